@@ -1,0 +1,171 @@
+"""What proposes tokens: a draft model, the text so far, or nothing.
+
+A drafter is told of every committed token and never asks. To add one, implement `Drafter` and choose it in
+`LoadedPair.drafter`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from app.engine.context import TokenMemory, evaluate, reusable_prefix
+from app.engine.protocol import SamplingParams
+from app.engine.rounds import DrafterKind
+from app.engine.sampling import Distribution, Ids, distribution
+from app.engine.verify import Draft
+from app.errors import CancelledError, SlipstreamError
+
+
+class Drafter(Protocol):
+    kind: DrafterKind
+    paused: str | None  # why it proposes nothing any more in this answer, as a sentence
+
+    def begin(self, tokens: Sequence[int]) -> None:
+        """A new answer starts behind `tokens`."""
+
+    def draft(self, length: int) -> Draft:
+        """Propose up to `length` (>= 1) tokens behind the committed ones. Raises CancelledError only."""
+
+    def commit(self, tokens: Sequence[int], accepted: int) -> None:
+        """The round is over: `tokens` are now part of the text, the first `accepted` of them from the draft."""
+
+
+class NoDrafter:
+    """Plain decoding is the same loop with empty drafts."""
+
+    kind = DrafterKind.none
+    paused: str | None = None
+
+    def begin(self, tokens: Sequence[int]) -> None: ...
+
+    def draft(self, length: int) -> Draft:
+        return Draft()
+
+    def commit(self, tokens: Sequence[int], accepted: int) -> None: ...
+
+
+class ModelDrafter:
+    """A small model runs ahead.
+
+    Its memory may lag behind the text: it catches up when a draft is wanted, so that a round costs it γ decodes and
+    nothing is evaluated twice. `vocabulary_size` is the target's: ids beyond it are never proposed.
+    """
+
+    kind = DrafterKind.model
+
+    def __init__(
+        self,
+        context: TokenMemory,
+        params: SamplingParams,
+        rng: np.random.Generator,
+        *,
+        vocabulary_size: int,
+        ends: frozenset[int] = frozenset(),
+        suppressed: Ids | None = None,
+    ) -> None:
+        self.paused: str | None = None
+        self._context = context
+        self._params = params
+        self._rng = rng
+        self._vocabulary_size = vocabulary_size
+        self._ends = ends  # behind one of these no draft token can count
+        self._suppressed = suppressed
+        self._tokens: list[int] = []
+
+    def begin(self, tokens: Sequence[int]) -> None:
+        self._tokens = list(tokens)
+        self.paused = None
+        self._context.rewind(reusable_prefix(self._context.tokens, tokens))
+        self._check(tokens)
+
+    def draft(self, length: int) -> Draft:
+        draft = Draft(self.kind)
+        # The last draft token is proposed, not evaluated: it needs no room in the draft's context.
+        length = min(length, self._context.size - len(self._tokens) + 1)
+        if length < 1:
+            self.paused = f"the draft's context of {self._context.size} tokens is full"
+        if self.paused:
+            return draft
+        before = self._context.busy_s
+        try:
+            evaluate(self._context, self._tokens[len(self._context.tokens) :], outputs=1)
+            while True:
+                probs = self._distribution(draft.tokens)
+                token = probs.draw(self._rng)
+                draft.probs.append(probs)
+                draft.tokens.append(token)
+                if len(draft) == length or token in self._ends:
+                    break
+                self._context.decode([token], outputs=1)
+        except CancelledError:
+            raise
+        except SlipstreamError as error:
+            # A draft that fails costs speed, never the answer.
+            self._context.clear()
+            self.paused = f"the draft failed: {error}"
+            return Draft(self.kind)
+        draft.seconds = self._context.busy_s - before
+        return draft
+
+    def commit(self, tokens: Sequence[int], accepted: int) -> None:
+        kept = len(self._tokens) + min(accepted, len(tokens))
+        self._tokens.extend(tokens)
+        self._context.rewind(kept)
+        self._check(tokens)
+
+    def _distribution(self, drafted: Sequence[int]) -> Distribution:
+        recent = [*self._tokens[-self._params.repeat_last_n :], *drafted]
+        logits = self._context.logits(0)[: self._vocabulary_size]
+        return distribution(logits, self._params, recent, self._suppressed)
+
+    def _check(self, tokens: Sequence[int]) -> None:
+        if max(tokens, default=0) >= self._context.vocabulary_size:
+            self.paused = "the text holds a token that the draft's vocabulary lacks"
+
+
+class LookupDrafter:
+    """Proposes what followed the last tokens when they stood in the text before (prompt lookup).
+
+    Every run of 2 to 5 tokens is indexed once, as it is committed; the longest run that ends the text decides.
+    """
+
+    kind = DrafterKind.lookup
+    paused: str | None = None
+    _RUNS = (5, 4, 3, 2)
+
+    def __init__(self) -> None:
+        self._tokens: list[int] = []
+        self._next: dict[tuple[int, ...], int] = {}  # run -> position behind its latest occurrence
+
+    def begin(self, tokens: Sequence[int]) -> None:
+        self._tokens = []
+        self._next = {}
+        self._extend(tokens)
+
+    def draft(self, length: int) -> Draft:
+        draft = Draft(self.kind)
+        text = self._tokens
+        position = next((at for run in self._RUNS if (at := self._next.get(tuple(text[-run:])))), None)
+        if position is None:
+            return draft
+        for i in range(position, position + length):
+            # A run that reaches the end of the text goes on in its own proposal: a repetition.
+            token = text[i] if i < len(text) else draft.tokens[i - len(text)]
+            draft.tokens.append(token)
+            draft.probs.append(Distribution.certain(token))
+        return draft
+
+    def commit(self, tokens: Sequence[int], accepted: int) -> None:
+        self._extend(tokens)
+
+    def _extend(self, tokens: Sequence[int]) -> None:
+        text = self._tokens
+        for token in tokens:
+            for run in self._RUNS:
+                if len(text) >= run:
+                    self._next[tuple(text[-run:])] = len(text)
+            text.append(token)

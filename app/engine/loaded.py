@@ -1,0 +1,210 @@
+"""The pair in memory: two models, their contexts, and what an answer needs of them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from app.engine import pair
+from app.engine.devices import default_threads
+from app.engine.drafters import Drafter, LookupDrafter, ModelDrafter, NoDrafter
+from app.engine.llama import CancelFlag, Context, Library, Model
+from app.engine.prompt import PromptBuilder
+from app.engine.protocol import (
+    LoadOptions,
+    LoadPair,
+    ModelInfo,
+    SamplingParams,
+    SpeculationParams,
+)
+from app.errors import CancelledError, PairError, SlipstreamError, UsageError
+
+Progress = Callable[[Literal["target", "draft"], float], None]
+
+
+@dataclass
+class _Open:
+    """A model with its context, and what it was opened from."""
+
+    model: Model
+    context: Context
+    recipe: tuple[object, ...]
+
+    def close(self) -> None:
+        self.context.close()
+        self.model.close()
+
+    def info(self) -> ModelInfo:
+        return self.model.info(self.context.size)
+
+
+class LoadedPair:
+    """Holds at most one target and one draft. Loading keeps what is already open as it is wanted."""
+
+    def __init__(self, library: Library, cancel: CancelFlag) -> None:
+        self._library = library
+        self._cancel = cancel
+        self._target: _Open | None = None
+        self._draft: _Open | None = None
+        self._prompts: PromptBuilder | None = None
+        self.draft_problem: str | None = None  # why a wanted draft is off
+
+    def load(self, wanted: LoadPair, on_progress: Progress) -> None:
+        """Open the pair. A draft that cannot serve is left out and named in `draft_problem`.
+
+        Raises ModelFileError, OutOfMemoryError or CancelledError for the target; then nothing is loaded.
+        """
+        draft, target = self._draft, self._target
+        self._draft = self._target = None
+        draft_recipe = _recipe(wanted.draft, wanted.options) if wanted.draft else None
+        if draft and draft.recipe != draft_recipe:
+            draft.close()
+            draft = None
+        target_recipe = _recipe(wanted.target, wanted.options)
+        if target and target.recipe != target_recipe:
+            target.close()
+            target = None
+        try:
+            self._target = target or self._open("target", wanted.target, wanted.options, target_recipe, on_progress)
+            self._draft, draft = draft, None
+        finally:
+            if draft:
+                draft.close()
+        model = self._target.model
+        self._prompts = PromptBuilder(
+            model.vocabulary, model.chat_template, model.architecture, context=self._target.context.size
+        )
+        self.draft_problem = None
+        if not wanted.draft:
+            return
+        try:
+            self._draft = self._draft or self._open("draft", wanted.draft, wanted.options, draft_recipe, on_progress)
+            self._refuse_unfit_draft()
+        except CancelledError:
+            self.close()
+            raise
+        except SlipstreamError as error:
+            if self._draft:
+                self._draft.close()
+                self._draft = None
+            self.draft_problem = str(error)
+
+    def _open(
+        self,
+        part: Literal["target", "draft"],
+        path: str,
+        options: LoadOptions,
+        recipe: tuple[object, ...] | None,
+        on_progress: Progress,
+    ) -> _Open:
+        if part == "draft":
+            # The vocabulary alone tells whether the pair fits; do not read gigabytes to find out.
+            with contextlib.closing(Model(self._library, Path(path), vocab_only=True)) as peek:
+                self._check_against_target(peek)
+        model = Model(
+            self._library,
+            Path(path),
+            gpu_layers=options.gpu_layers,
+            use_extra_bufts=options.use_extra_bufts,
+            cancel=self._cancel,
+            on_progress=lambda fraction: on_progress(part, fraction),
+        )
+        try:
+            threads = options.threads or default_threads()
+            size = min(options.context, model.info().trained_context or options.context)
+            if part == "draft":
+                size = self.target.size  # a shorter one would end drafting in the middle of an answer
+            context = Context(model, size=size, threads=threads, cancel=self._cancel)
+        except BaseException:
+            model.close()
+            raise
+        return _Open(model, context, recipe or ())
+
+    def _check_against_target(self, draft: Model) -> None:
+        assert self._target is not None
+        verdict = pair.check(self._target.model.vocabulary, draft.vocabulary)
+        if not verdict.fits:
+            raise PairError(verdict.reason)
+
+    def _refuse_unfit_draft(self) -> None:
+        assert self._target is not None and self._draft is not None
+        self._check_against_target(self._draft.model)
+        for role, held in (("target", self._target), ("draft", self._draft)):
+            if not held.context.can_rewind:
+                raise PairError(
+                    f"Drafting is off: the memory of the {role} ({held.model.architecture}) cannot be rewound "
+                    "after a rejected draft."
+                )
+
+    @property
+    def is_loaded(self) -> bool:
+        return self._target is not None
+
+    @property
+    def target(self) -> Context:
+        if self._target is None:
+            raise UsageError("No model is loaded. Choose a target first.")
+        return self._target.context
+
+    @property
+    def model(self) -> Model:
+        return self.target.model
+
+    @property
+    def prompts(self) -> PromptBuilder:
+        assert self._prompts is not None
+        return self._prompts
+
+    def target_info(self) -> ModelInfo:
+        assert self._target is not None
+        return self._target.info()
+
+    def draft_info(self) -> ModelInfo | None:
+        return self._draft.info() if self._draft else None
+
+    def drafter(
+        self, speculation: SpeculationParams, sampling: SamplingParams, rng: np.random.Generator
+    ) -> tuple[Drafter, str]:
+        """The drafter for an answer, and why it is that one or none, in words."""
+        choice = speculation.drafter
+        if choice == "auto":
+            choice = "model" if self._draft else "lookup"
+        if choice == "none" or speculation.draft_length == 0:
+            return NoDrafter(), "Off: no draft was wanted."
+        if not self.target.can_rewind:
+            return NoDrafter(), "Off: this target's memory cannot be rewound after a rejected draft."
+        if choice == "lookup":
+            why = f" ({self.draft_problem})" if self.draft_problem else ""
+            return LookupDrafter(), f"On: drafts are looked up in the text so far.{why}"
+        if self._draft is None:
+            return NoDrafter(), f"Off: {self.draft_problem or 'no draft model is loaded.'}"
+        vocabulary = self.model.vocabulary
+        drafter = ModelDrafter(
+            self._draft.context,
+            sampling,
+            rng,
+            vocabulary_size=vocabulary.n_tokens,
+            ends=vocabulary.ends,
+            suppressed=vocabulary.suppressed,
+        )
+        return drafter, f"On: {self._draft.model.path.name} runs ahead."
+
+    def close(self) -> None:
+        for held in (self._draft, self._target):
+            if held:
+                held.close()
+        self._draft = self._target = None
+
+
+def _recipe(path: str, options: LoadOptions) -> tuple[object, ...]:
+    """What makes two loads the same: the options and the file as it is now."""
+    try:
+        facts = Path(path).stat()
+    except OSError:
+        return (path, options)
+    return (path, options, facts.st_mtime_ns, facts.st_size)

@@ -1,0 +1,85 @@
+"""What one round of speculative decoding leaves behind: its tokens, where each came from, its counters and times."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class TokenSource(StrEnum):
+    """Who a token of the answer comes from (DESIGN, section 2)."""
+
+    draft = "draft"  # proposed by the drafter, accepted by the target
+    recovered = "recovered"  # drawn by the target at the first rejection
+    bonus = "bonus"  # drawn by the target after a fully accepted draft
+    plain = "plain"  # drawn by the target in a round with an empty draft
+
+
+class DrafterKind(StrEnum):
+    """What proposes tokens."""
+
+    model = "model"
+    lookup = "lookup"
+    chained = "chained"
+    none = "none"
+
+
+class StopReason(StrEnum):
+    end_of_turn = "end_of_turn"
+    max_tokens = "max_tokens"
+    stop_string = "stop_string"
+    context_full = "context_full"
+    cancelled = "cancelled"
+    failed = "failed"
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token of the answer. `text` is what it added to the decoded stream; "" while a character is incomplete."""
+
+    id: int
+    source: TokenSource
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Span:
+    """Text released for display, cut where the source or the channel changes."""
+
+    text: str
+    source: TokenSource
+    drafter: DrafterKind  # of the round the text comes from; colours lookup apart from model drafts
+    is_reasoning: bool = False
+
+
+@dataclass(frozen=True)
+class RoundTimes:
+    """Seconds. `sample` is everything of a round that is neither the draft's nor the target's decoding."""
+
+    draft: float = 0.0
+    verify: float = 0.0
+    sample: float = 0.0
+
+    @property
+    def total(self) -> float:
+        return self.draft + self.verify + self.sample
+
+
+@dataclass(frozen=True)
+class Round:
+    """One draft, one target pass, one outcome.
+
+    `drafted == accepted + rejected + discarded` always holds. `rejected` includes the draft tokens that stood after the
+    first rejection; `discarded` are draft tokens behind the end of the answer, of which nobody knows the verdict.
+    """
+
+    index: int
+    drafter: DrafterKind
+    tokens: tuple[Token, ...]
+    drafted: int
+    accepted: int
+    rejected: int
+    discarded: int
+    times: RoundTimes
+    rejected_ids: tuple[int, ...] = ()  # in draft order
+    rejected_texts: tuple[str, ...] = ()  # the same in words, for display; filled by the worker

@@ -1,0 +1,316 @@
+"""The engine's own process: reads commands from standard input, writes events to standard output.
+
+llama.cpp ends its process in some twenty ordinary situations; here it takes only itself down. One thread reads
+commands, so that Cancel is seen while the other one decodes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from app import log
+from app.engine import pair
+from app.engine.generate import Answer, generate
+from app.engine.llama import CancelFlag, Library, Model
+from app.engine.loaded import LoadedPair
+from app.engine.pacing import FixedPacing
+from app.engine.protocol import (
+    PROTOCOL_VERSION,
+    Cancel,
+    CheckPair,
+    Command,
+    DevicesListed,
+    Fault,
+    Generate,
+    GenerationFinished,
+    GenerationStarted,
+    ListDevices,
+    LoadFailed,
+    LoadPair,
+    LoadProgressed,
+    PairChecked,
+    PairLoaded,
+    PromptProgressed,
+    RoundFinished,
+    Shutdown,
+    Timing,
+    WorkerAborted,
+    WorkerEvent,
+    WorkerStarted,
+    decode,
+    encode,
+)
+from app.engine.rounds import Span, StopReason
+from app.engine.sampling import fresh_seed, validate
+from app.engine.stats import SpeculationStats
+from app.engine.text import TextStream
+from app.errors import CancelledError, SlipstreamError
+
+_log = logging.getLogger(__name__)
+
+
+class Worker:
+    """Carries out commands one after the other. `send` may be called from any thread."""
+
+    def __init__(self, commands: BinaryIO, events: BinaryIO) -> None:
+        self._commands = commands
+        self._events = events
+        self._sending = threading.Lock()
+        self._jobs: queue.SimpleQueue[tuple[int, Command]] = queue.SimpleQueue()
+        self._cancel = CancelFlag()
+        self._cancelling = threading.Lock()
+        self._last_job = 0
+        self._cancelled_to = 0  # jobs up to this number are not wanted any more
+        self._library = Library(on_abort=lambda text: self.send(WorkerAborted(text)))
+        self._pair = LoadedPair(self._library, self._cancel)
+        self._load_s = 0.0
+
+    def run(self) -> None:
+        """Until Shutdown or the end of standard input."""
+        self.send(WorkerStarted(PROTOCOL_VERSION, self._library.version, os.getpid()))
+        threading.Thread(target=self._read_commands, name="commands", daemon=True).start()
+        while True:
+            number, command = self._jobs.get()
+            with self._cancelling:
+                is_wanted = number > self._cancelled_to
+                if is_wanted:
+                    self._cancel.clear()
+            if isinstance(command, Shutdown):
+                break
+            self._carry_out(command)
+        self._pair.close()
+
+    def send(self, event: WorkerEvent) -> None:
+        with self._sending:
+            self._events.write(encode(event))
+            self._events.flush()
+
+    def _read_commands(self) -> None:
+        """Ends with the front end: without it nobody reads an answer."""
+        for line in self._commands:
+            command = decode(line)
+            if not isinstance(command, Cancel | Shutdown):
+                self._last_job += 1
+                self._jobs.put((self._last_job, command))  # type: ignore[arg-type]
+                continue
+            with self._cancelling:
+                self._cancelled_to = self._last_job
+                self._cancel.set()
+            if isinstance(command, Shutdown):
+                break
+        with self._cancelling:
+            self._cancelled_to = self._last_job
+            self._cancel.set()
+        self._jobs.put((self._last_job, Shutdown()))
+
+    def _carry_out(self, command: Command) -> None:
+        match command:
+            case LoadPair():
+                self._load(command)
+            case CheckPair():
+                self.send(self._check(command))
+            case Generate():
+                self._generate(command)
+            case ListDevices():
+                library = self._library
+                self.send(
+                    DevicesListed(
+                        library.devices(),
+                        library.version,
+                        library.system_info,
+                        library.supports_gpu_offload,
+                        library.supports_rpc,
+                    )
+                )
+
+    # -- loading ---------------------------------------------------------------------------------------------------
+
+    def _load(self, command: LoadPair) -> None:
+        started = time.perf_counter()
+        shown = {"target": -1, "draft": -1}
+
+        def progress(part: str, fraction: float) -> None:
+            percent = int(fraction * 100)
+            if percent > shown[part]:  # a new group of tensors starts from 0 again; a bar must not jump back
+                shown[part] = percent
+                self.send(LoadProgressed(part, fraction))  # type: ignore[arg-type]
+
+        try:
+            if self._cancel.is_set():
+                raise CancelledError("Loading was stopped.")
+            self._pair.load(command, progress)
+        except SlipstreamError as error:
+            self._pair.close()
+            self.send(LoadFailed(Fault.of(error)))
+            return
+        self._load_s = time.perf_counter() - started
+        self.send(PairLoaded(self._pair.target_info(), self._pair.draft_info(), self._pair.draft_problem, self._load_s))
+
+    def _check(self, command: CheckPair) -> PairChecked:
+        with contextlib.ExitStack() as opened:
+            try:
+                target = opened.enter_context(self._peek(command.target))
+                if command.draft is None:
+                    return PairChecked(command.target, None, True, "This model can be used.", target.info())
+                draft = opened.enter_context(self._peek(command.draft))
+            except SlipstreamError as error:
+                return PairChecked(command.target, command.draft, False, str(error))
+            verdict = pair.check(target.vocabulary, draft.vocabulary)
+            return PairChecked(command.target, command.draft, verdict.fits, verdict.reason, target.info(), draft.info())
+
+    def _peek(self, path: str) -> contextlib.closing[Model]:
+        return contextlib.closing(Model(self._library, Path(path), vocab_only=True))
+
+    # -- generating ------------------------------------------------------------------------------------------------
+
+    def _generate(self, command: Generate) -> None:
+        try:
+            _AnswerJob(command, self._pair, self._cancel, self.send, self._load_s).run()
+        except SlipstreamError as error:
+            # Before the first round: nothing was written.
+            reason = StopReason.cancelled if isinstance(error, CancelledError) else StopReason.failed
+            fault = None if reason is StopReason.cancelled else Fault.of(error)
+            timing = Timing(self._load_s, 0.0, None, 0.0, 0.0, 0.0, 0.0, None)
+            seed = command.request.sampling.seed or 0
+            self.send(GenerationFinished(command.request_id, reason, seed, 0, 0, 0, timing, (), fault))
+
+
+class _AnswerJob:
+    """One request, from its messages to its last event."""
+
+    def __init__(
+        self,
+        command: Generate,
+        pair: LoadedPair,
+        cancel: CancelFlag,
+        send: Callable[[WorkerEvent], None],
+        load_s: float,
+    ) -> None:
+        self._id = command.request_id
+        self._request = command.request
+        self._pair = pair
+        self._cancel = cancel
+        self._send = send
+        self._load_s = load_s
+
+    def run(self) -> None:
+        started = time.perf_counter()
+        request, target = self._request, self._pair.target
+        validate(request)
+        if self._cancel.is_set():
+            raise CancelledError("Stopped.")
+        seed = fresh_seed() if request.sampling.seed is None else request.sampling.seed
+        rng = np.random.default_rng(seed)
+
+        prompt = self._pair.prompts.build(request.messages, max_tokens=request.max_tokens)
+        vocabulary = self._pair.model.vocabulary
+        drafter, why = self._pair.drafter(request.speculation, request.sampling, rng)
+        stream = TextStream(
+            vocabulary,
+            stop=request.stop,
+            reasoning=prompt.reasoning_tags,
+            starts_in_reasoning=prompt.starts_in_reasoning,
+        )
+        ends = vocabulary.ends | frozenset(self._pair.prompts.turn_end_tokens())
+        answer = Answer(stream, ends.__contains__, request.max_tokens or sys.maxsize)
+
+        reused = 0
+        first_token_s: float | None = None
+        stats = SpeculationStats()
+        announced = False
+
+        def on_prompt(held: int) -> None:
+            nonlocal reused, announced
+            if not announced:
+                reused, announced = held, True
+                self._send(GenerationStarted(self._id, len(prompt.tokens), reused, drafter.kind, why, prompt.notes))
+            else:
+                self._send(PromptProgressed(self._id, held, len(prompt.tokens)))
+
+        rounds = generate(
+            target,
+            drafter,
+            prompt.tokens,
+            answer,
+            params=request.sampling,
+            pacing=FixedPacing(request.speculation.draft_length),
+            rng=rng,
+            suppressed=vocabulary.suppressed,
+            is_cancelled=self._cancel.is_set,
+            on_prompt=on_prompt,
+        )
+        error: Fault | None = None
+        try:
+            for finished in rounds:
+                if first_token_s is None:
+                    first_token_s = time.perf_counter() - started
+                stats.observe(finished)
+                texts = tuple(vocabulary.piece(t, special=True).decode(errors="replace") for t in finished.rejected_ids)
+                self._send(
+                    RoundFinished(
+                        self._id,
+                        replace(finished, rejected_texts=texts),
+                        stream.release(),
+                        len(prompt.tokens) + len(answer.tokens),
+                        drafter.paused,
+                    )
+                )
+        except CancelledError:
+            answer.stop_reason = StopReason.cancelled
+        except SlipstreamError as failure:
+            answer.stop_reason, error = StopReason.failed, Fault.of(failure)
+        ended = time.perf_counter()
+
+        decode_s = ended - started - (first_token_s or 0.0) if first_token_s is not None else 0.0
+        after_first = len(answer.tokens) - 1
+        self._send(
+            GenerationFinished(
+                self._id,
+                answer.stop_reason or StopReason.failed,
+                seed,
+                len(prompt.tokens),
+                reused,
+                len(answer.tokens),
+                Timing(
+                    load_s=self._load_s,
+                    prefill_s=first_token_s if first_token_s is not None else ended - started,
+                    first_token_s=first_token_s,
+                    decode_s=decode_s,
+                    draft_s=stats.times.draft,
+                    verify_s=stats.times.verify,
+                    sample_s=stats.times.sample,
+                    tokens_per_s=after_first / decode_s if after_first > 0 and decode_s > 0 else None,
+                ),
+                self._last_spans(stream),
+                error,
+            )
+        )
+
+    @staticmethod
+    def _last_spans(stream: TextStream) -> tuple[Span, ...]:
+        return (*stream.release(), *stream.finish())
+
+
+def main() -> int:
+    """Run a worker on this process's standard streams."""
+    log.start("engine")
+    # Events go to a private copy of standard output: a stray print must not end up between them.
+    events = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)
+    try:
+        Worker(sys.stdin.buffer, events).run()
+    except BrokenPipeError:
+        return 0  # the front end is gone
+    return 0
