@@ -1,0 +1,1 @@
+"""Shows. The only package that imports PySide6."""
