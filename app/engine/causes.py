@@ -47,6 +47,10 @@ _LOAD_CAUSES = (
         OutOfMemoryError,
     ),
     _cause(
+        r"(?:GGUF|file) version \D*(\d+)|this GGUF file is version (\d+)",
+        "{file} is a GGUF file of version {0}, which this version cannot read. Look for a newer file of the model.",
+    ),
+    _cause(
         r"within the file bounds|failed to read tensor|data is not within|unexpectedly reached end of file"
         r"|tensor .* is out of bounds|failed to read (?:magic|header|key|tensor)",
         "{file} is damaged or was not downloaded completely. Download it again.",
@@ -54,10 +58,6 @@ _LOAD_CAUSES = (
     _cause(
         r"bad magic|invalid magic",
         "{file} is not a GGUF file. Choose a model in GGUF format.",
-    ),
-    _cause(
-        r"(?:GGUF|file) version \D*(\d+)|this GGUF file is version (\d+)",
-        "{file} is a GGUF file of version {0}, which this version cannot read. Look for a newer file of the model.",
     ),
     _cause(
         r"missing split|invalid split|split file|failed to load.*split",

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Protocol
+from typing import Protocol, Self
 
 from app.chat import ModelPair
 from app.engine.causes import Death, explain_death
@@ -31,6 +31,7 @@ from app.engine.protocol import (
     Generate,
     GenerationFinished,
     GenerationRequest,
+    GenerationStarted,
     ListDevices,
     LoadFailed,
     LoadOptions,
@@ -85,7 +86,10 @@ class Engine:
         self._wanted: LoadPair | None = None  # what is loaded, or loading, or comes back after a restart
         self._loads_running = 0
         self._gpu_layers = 0  # of the target, as loaded
-        self._answers: list[int] = []  # request ids without their GenerationFinished
+        self._answers: dict[int, Generate | None] = {}  # without GenerationFinished; None once it has started
+        self._sent_again: set[int] = set()
+        self._asked_for_devices = False
+        self._lacks_instruction = False  # of this processor; holds for every load from then on
         self._checks: list[CheckPair] = []
         self._restarts: list[float] = []
         self._thread = threading.Thread(target=self._run, name="slipstream-engine", daemon=True)
@@ -140,7 +144,7 @@ class Engine:
 
     # -- blocking --------------------------------------------------------------------------------------------------
 
-    def __enter__(self) -> Engine:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -231,7 +235,7 @@ class Engine:
             case LoadPair():
                 self._start_load(item)
             case Generate():
-                self._answers.append(item.request_id)
+                self._answers[item.request_id] = item
                 if self._worker is None and self._wanted:
                     self._start_load(self._wanted)
                 self._running_worker().send(item)
@@ -242,6 +246,7 @@ class Engine:
                 self._checks.append(item)
                 self._running_inspector().send(item)
             case ListDevices():
+                self._asked_for_devices = True
                 self._running_inspector().send(item)
             case WorkerEnded():
                 if sender is self._worker:
@@ -256,6 +261,8 @@ class Engine:
                     self._emit(item)  # type: ignore[arg-type]
 
     def _start_load(self, wanted: LoadPair) -> None:
+        if self._lacks_instruction:
+            wanted = replace(wanted, options=replace(wanted.options, use_extra_bufts=False))
         self._wanted = wanted
         self._loads_running += 1
         self._running_worker().send(wanted)
@@ -269,8 +276,12 @@ class Engine:
             case LoadFailed():
                 self._loads_running -= 1
                 self._wanted = None if not self._loads_running else self._wanted
-            case GenerationFinished() if event.request_id in self._answers:
-                self._answers.remove(event.request_id)
+            case GenerationStarted() if event.request_id in self._answers:
+                self._answers[event.request_id] = None
+            case GenerationFinished():
+                self._answers.pop(event.request_id, None)
+            case DevicesListed():
+                self._asked_for_devices = False
             case PairChecked():
                 self._checks = [c for c in self._checks if (c.target, c.draft) != (event.target, event.draft)]
 
@@ -278,10 +289,10 @@ class Engine:
         """Say why, close what was open, and start again where that promises to go better."""
         death = explain_death(ended.exit_status, ended.last_words)
         _log.error("worker ended with %s: %s", ended.exit_status, death.sentence)
+        self._lacks_instruction |= death.without_extra_bufts
         was_loading = self._loads_running > 0
         wanted = self._wanted
         safer = _safer(wanted, death, self._gpu_layers) if wanted else None
-        self._fail_everything(death.sentence)
 
         now = time.monotonic()
         self._restarts = [at for at in self._restarts if now - at < _RESTART_WINDOW_S]
@@ -290,15 +301,24 @@ class Engine:
             safer is not None and (not was_loading or safer != wanted) and len(self._restarts) < _MOST_RESTARTS
         )
         self._wanted = safer  # the next message tries it, even where nothing restarts by itself
+        # A message that met a dying worker is not lost: it goes to the next one, once.
+        unread = (
+            [c for c in self._answers.values() if c and c.request_id not in self._sent_again] if may_restart else []
+        )
+        self._fail_everything(death.sentence, but=unread)
         self._emit(EngineDied(death.sentence, may_restart, ended.exit_status))
         if may_restart and safer:
             self._restarts.append(now)
             self._start_load(safer)
+            for command in unread:
+                self._sent_again.add(command.request_id)
+                self._running_worker().send(command)
 
-    def _fail_everything(self, sentence: str) -> None:
+    def _fail_everything(self, sentence: str, but: Sequence[Generate] = ()) -> None:
         fault = Fault.of(EngineDiedError(sentence))
-        answers, self._answers = self._answers, []
-        for request_id in answers:
+        failed = [request_id for request_id, command in self._answers.items() if command not in but]
+        for request_id in failed:
+            del self._answers[request_id]
             timing = Timing(0.0, 0.0, None, 0.0, 0.0, 0.0, 0.0, None)
             self._emit(GenerationFinished(request_id, StopReason.failed, 0, 0, 0, 0, timing, (), fault))
         if self._loads_running:
@@ -310,10 +330,10 @@ class Engine:
         for check in checks:
             reason = "One of these files crashes llama.cpp when it is opened. It may be damaged; download it again."
             self._emit(PairChecked(check.target, check.draft, False, reason))
-        if not checks:
-            self._emit(
-                EngineDied(explain_death(ended.exit_status, ended.last_words).sentence, False, ended.exit_status)
-            )
+        if self._asked_for_devices:
+            self._asked_for_devices = False
+            sentence = explain_death(ended.exit_status, ended.last_words).sentence
+            self._emit(EngineDied(sentence, False, ended.exit_status))
 
     def _running_worker(self) -> WorkerProcess:
         if self._worker is None:
@@ -337,7 +357,7 @@ class Engine:
         for listener in self._listeners:
             try:
                 listener(event)
-            except Exception:  # a listener's failure is the listener's
+            except Exception:  # noqa: BLE001 (a listener's failure is the listener's)
                 _log.exception("a listener failed on %s", type(event).__name__)
 
 

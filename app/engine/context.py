@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -31,9 +30,12 @@ class TokenMemory(Protocol):
 
 
 def reusable_prefix(held: Sequence[int], wanted: Sequence[int]) -> int:
-    """How many tokens of `wanted` the memory holds already; never all, since the last must be evaluated for logits."""
-    pairs = zip(held, wanted[:-1], strict=False)
-    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+    """How many tokens in a context can stay for a new prompt. Never all: the last must be evaluated for its logits."""
+    limit = min(len(held), len(wanted) - 1)
+    if limit <= 0:
+        return 0
+    differing = np.flatnonzero(np.asarray(held[:limit]) != np.asarray(wanted[:limit]))
+    return int(differing[0]) if differing.size else limit
 
 
 def evaluate(

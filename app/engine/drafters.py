@@ -6,7 +6,6 @@ A drafter is told of every committed token and never asks. To add one, implement
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Protocol
 

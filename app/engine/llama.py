@@ -44,7 +44,7 @@ class CancelFlag:
     def __init__(self) -> None:
         self._text = ctypes.create_string_buffer(2)
         self._libc = ctypes.CDLL("msvcrt" if os.name == "nt" else None)
-        self.callback = L.ggml_abort_callback(ctypes.cast(self._libc.strlen, ctypes.c_void_p).value)
+        self.callback = L.ggml_abort_callback(ctypes.cast(self._libc.strlen, ctypes.c_void_p).value or 0)
 
     def set(self) -> None:
         self._text[0] = b"\x01"
@@ -300,19 +300,26 @@ class Model:
         return buffer.value.decode(errors="replace")
 
     def info(self, context: int = 0) -> ModelInfo:
+        """Facts for people; `context` is that of the context made for it."""
         buffer = ctypes.create_string_buffer(256)
         L.llama_model_desc(self.handle, buffer, len(buffer))
-        layers = L.llama_model_n_layer(self.handle)
+        # Without weights llama.cpp counts neither layers nor parameters; the header has them all the same.
+        described = buffer.value.decode(errors="replace").strip()
+        layers = L.llama_model_n_layer(self.handle) or self._header_number("block_count")
         return ModelInfo(
             file=str(self.path),
-            description=buffer.value.decode(errors="replace"),
+            description=described or f"{self.architecture} {self.metadata('general.size_label') or ''}".strip(),
             layers=layers,
             gpu_layers=min(self.gpu_layers, layers),
             context=context,
-            trained_context=L.llama_model_n_ctx_train(self.handle),
+            trained_context=L.llama_model_n_ctx_train(self.handle) or self._header_number("context_length"),
             n_vocab=self.vocabulary.n_tokens,
-            size=L.llama_model_size(self.handle),
+            size=L.llama_model_size(self.handle) or self.path.stat().st_size,
         )
+
+    def _header_number(self, key: str) -> int:
+        text = self.metadata(f"{self.architecture}.{key}") or ""
+        return int(text) if text.isdecimal() else 0
 
     def close(self) -> None:
         """Free the weights. Close its contexts first."""
@@ -352,15 +359,18 @@ class Context:
                     f"No context of {size} tokens could be made for {model.path.name}. Try a shorter context. ({error})"
                 )
             )
+        self._batch = _Batch(min(BATCH, size), size)
         self._memory = L.llama_get_memory(self.handle)
         if not self._memory:
             self.close()
-            raise ModelFileError(f"{model.path.name} has no memory for a conversation, so it cannot chat.")
+            raise ModelFileError(
+                f"{model.path.name} has no memory for a conversation, so it cannot chat: it may embed text. "
+                "Choose a text generation model."
+            )
         self.size: int = min(size, L.llama_n_ctx_seq(self.handle))
         self.tokens: list[int] = []
         self.busy_s = 0.0  # seconds of decoding so far
         self.vocabulary_size = model.vocabulary.n_tokens
-        self._batch = _Batch(min(BATCH, size))
         self._rows = ctypes.c_float * model.vocabulary.n_tokens
         self._first_row = 0
         self._n_rows = 0
@@ -409,7 +419,8 @@ class Context:
         if not 0 <= row < self._n_rows:
             raise IndexError(f"row {row} of {self._n_rows}")
         address = _logits_address(self.handle, self._first_row + row)
-        return np.frombuffer(self._rows.from_address(address), dtype=np.float32)
+        view: Logits = np.frombuffer(self._rows.from_address(address), dtype=np.float32)  # type: ignore[call-overload]
+        return view
 
     def rewind(self, length: int) -> None:
         """Drop what the memory holds after the first `length` tokens.
@@ -448,9 +459,9 @@ class Context:
 
 
 class _Batch:
-    """A llama_batch of one sequence, filled by slices."""
+    """A llama_batch of one sequence, filled by slices, for positions below `size`."""
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, size: int) -> None:
         self.capacity = capacity
         self._batch = L.llama_batch_init(capacity, 0, 1)
 
@@ -463,15 +474,23 @@ class _Batch:
         view(self._batch.n_seq_id, ctypes.c_int32)[:] = 1
         for i in range(capacity):
             self._batch.seq_id[i][0] = 0
-        self._counting = np.arange(capacity, dtype=np.int32)
+        self._counting = np.arange(size + capacity, dtype=np.int32)
+        self._shape = (0, 0)  # of the last batch
 
     def fill(self, tokens: Sequence[int], position: int, outputs: int) -> Any:
         n = len(tokens)
-        self._tokens[:n] = tokens
-        self._positions[:n] = self._counting[:n] + position
-        self._wants_logits[: n - outputs] = 0
-        self._wants_logits[n - outputs : n] = 1
-        self._batch.n_tokens = n
+        if n <= _ROWS:  # a round: a few plain stores touch less than numpy's conversion does
+            for i, token in enumerate(tokens):
+                self._batch.token[i] = token
+                self._batch.pos[i] = position + i
+        else:
+            self._tokens[:n] = tokens
+            self._positions[:n] = self._counting[position : position + n]
+        if (n, outputs) != self._shape:  # most rounds are alike
+            self._wants_logits[: n - outputs] = 0
+            self._wants_logits[n - outputs : n] = 1
+            self._batch.n_tokens = n
+            self._shape = (n, outputs)
         return self._batch
 
     def close(self) -> None:

@@ -132,7 +132,8 @@ class LoadedPair:
             raise PairError(verdict.reason)
 
     def _refuse_unfit_draft(self) -> None:
-        assert self._target is not None and self._draft is not None
+        assert self._target is not None
+        assert self._draft is not None
         self._check_against_target(self._draft.model)
         for role, held in (("target", self._target), ("draft", self._draft)):
             if not held.context.can_rewind:

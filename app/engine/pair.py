@@ -38,14 +38,14 @@ def check(target: PairVocabulary, draft: PairVocabulary) -> Verdict:
     """Compare two vocabularies. The reason names the first difference found."""
     if target.type != draft.type:
         return _differs(f"the target splits text by {_name(target)}, the draft by {_name(draft)}")
-    for word, adds, token in (("start", "add_bos", "bos"), ("end", "add_eos", "eos")):
+    for word, adds, name in (("start", "add_bos", "bos"), ("end", "add_eos", "eos")):
         if getattr(target, adds) != getattr(draft, adds):
             one, other = ("target", "draft") if getattr(target, adds) else ("draft", "target")
             return _differs(f"the {one} adds a token at the {word} of a text and the {other} does not")
-        if getattr(target, adds) and getattr(target, token) != getattr(draft, token):
+        if getattr(target, adds) and getattr(target, name) != getattr(draft, name):
             return _differs(
-                f"the target marks the {word} of a text with token {getattr(target, token)}, "
-                f"the draft with {getattr(draft, token)}"
+                f"the target marks the {word} of a text with token {getattr(target, name)}, "
+                f"the draft with {getattr(draft, name)}"
             )
     difference = abs(target.n_tokens - draft.n_tokens)
     if difference > MAX_SIZE_DIFFERENCE:

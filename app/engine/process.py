@@ -77,9 +77,7 @@ class WorkerProcess:
     def close(self) -> None:
         """Ask the worker to end, and end it if it does not. Returns when it is gone."""
         self.send(Shutdown())
-        with contextlib.suppress(OSError):
-            if self._process.stdin:
-                self._process.stdin.close()
+        self._close_stdin()
         try:
             self._process.wait(_PATIENCE_S)
         except subprocess.TimeoutExpired:
@@ -87,6 +85,11 @@ class WorkerProcess:
             self._process.wait()
         if threading.current_thread() is not self._reader:
             self._reader.join(_PATIENCE_S)
+
+    def _close_stdin(self) -> None:
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
 
     def _read(self) -> None:
         assert self._process.stdout is not None
@@ -103,6 +106,7 @@ class WorkerProcess:
                     _log.error("llama.cpp: %s", event.text)
                 self._on_event(self, event)  # type: ignore[arg-type]
         status = self._process.wait()
+        self._close_stdin()
         self._stderr_reader.join(_PATIENCE_S)
         self._on_event(self, WorkerEnded(status, self._last_words))
 

@@ -2,14 +2,13 @@
 
 The filters run in llama.cpp's order: repeat penalty, top-k, top-p, min-p, temperature; top-p and min-p see the
 distribution before the temperature. A temperature of 0 is the limit: one token survives.
-Drafts are drawn from the same function over the draft's logits, so that the two distributions are as near as they can be.
+Drafts are drawn from the same function over the draft's logits, so that the two are as near as they can be.
 """
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -25,25 +24,35 @@ _CERTAIN.flags.writeable = False
 _COLUMN = 32  # logits that one maximum stands for in the search for the top k
 
 
-@dataclass(frozen=True, eq=False)
 class Distribution:
     """Probabilities over the surviving tokens. `ids` ascend; `probs` sum to 1. Both have shape (survivors,)."""
 
-    ids: Ids
-    probs: Floats
+    __slots__ = ("_ids", "only", "probs")
+
+    def __init__(self, ids: Ids | None, probs: Floats, only: int | None = None) -> None:
+        self._ids = ids
+        self.probs = probs
+        self.only = int(ids[0]) if ids is not None and len(ids) == 1 else only  # the one survivor, if it is one
 
     @classmethod
     def certain(cls, token: int) -> Distribution:
-        return cls(np.array([token]), _CERTAIN)
+        return cls(None, _CERTAIN, token)
+
+    @property
+    def ids(self) -> Ids:
+        return np.array([self.only]) if self._ids is None else self._ids
 
     def probability(self, token: int) -> float:
         """0.0 for a token that did not survive."""
-        i = int(self.ids.searchsorted(token))
-        return float(self.probs[i]) if i < len(self.ids) and self.ids[i] == token else 0.0
+        if self.only is not None:
+            return 1.0 if self.only == token else 0.0
+        ids = self.ids
+        i = int(ids.searchsorted(token))
+        return float(self.probs[i]) if i < len(ids) and ids[i] == token else 0.0
 
     def draw(self, rng: np.random.Generator) -> int:
-        if len(self.ids) == 1:
-            return int(self.ids[0])
+        if self.only is not None:
+            return self.only
         cumulated = self.probs.cumsum()
         # The last sum may be a rounding error below 1; scaling by it keeps the draw inside.
         return int(self.ids[cumulated.searchsorted(rng.random() * cumulated[-1], side="right")])
@@ -94,64 +103,62 @@ def distribution(
 
     if params.temperature <= 0 or params.top_k == 1:
         return Distribution.certain(int(logits.argmax()))
-
-    ids: Ids | None = None  # None: all of them
-    if 0 < params.top_k < len(logits):
-        ids = top_k(logits, params.top_k)
-        logits = logits[ids]
-    best = logits.max()
-    if params.top_p < 1.0:
-        keep = _nucleus(logits, best, params.top_p)
-        ids, logits = (keep if ids is None else ids[keep]), logits[keep]
-    if params.min_p > 0:
-        keep = np.flatnonzero(logits >= best + np.log(params.min_p))
-        ids, logits = (keep if ids is None else ids[keep]), logits[keep]
-    if ids is None:
-        ids = np.arange(len(logits))
-
-    probs = np.exp((logits - best).astype(np.float64) / params.temperature)
+    ids = _survivors(logits, params)
+    values = logits if ids is None else logits[ids]
+    probs = np.exp((values - values.max()).astype(np.float64) / params.temperature)
     probs /= probs.sum()
-    return Distribution(ids, probs)
+    return Distribution(np.arange(len(logits)) if ids is None else ids, probs)
 
 
-def top_k(logits: npt.NDArray[np.float32], k: int) -> Ids:
-    """Ids of the k largest logits, ascending; the lower id wins among equals. Requires 0 < k < len(logits).
+def _survivors(logits: npt.NDArray[np.float32], params: SamplingParams) -> Ids | None:
+    """Ids that top-k, top-p and min-p leave, ascending; None for all of them.
+
+    Each filter keeps the head of the vocabulary sorted by logit, so one order and the shortest head serve all three.
+    """
+    n_vocab = len(logits)
+    has_top_k = 0 < params.top_k < n_vocab
+    if not has_top_k and params.top_p >= 1.0:
+        return np.flatnonzero(logits >= logits.max() + np.log(params.min_p)) if params.min_p > 0 else None
+    head = min(params.top_k, n_vocab) if has_top_k else 256
+    total = None if has_top_k else np.exp((logits - logits.max()).astype(np.float64)).sum()
+    while True:
+        ids = best_first(logits, head)
+        values = logits[ids]
+        weights = np.exp((values - values[0]).astype(np.float64))  # relative to the best
+        cumulated = weights.cumsum()
+        wanted = params.top_p * (cumulated[-1] if total is None else total)
+        if cumulated[-1] >= wanted or head >= n_vocab:
+            break
+        head *= 8  # without top-k: look among the largest few before sorting the whole vocabulary
+    keep = len(ids)
+    if params.top_p < 1.0:
+        keep = min(keep, int(cumulated.searchsorted(wanted)) + 1)
+    if params.min_p > 0:
+        keep = min(keep, int(np.count_nonzero(weights >= params.min_p)))
+    ids = ids[: max(keep, 1)]
+    ids.sort()
+    return ids
+
+
+def best_first(logits: npt.NDArray[np.float32], k: int) -> Ids:
+    """Ids of the k largest logits, largest first; the lower id comes first among equals.
 
     The k-th largest of the columns' maxima is a lower bound for the k-th largest logit, because at least k logits
     reach it. Only the few columns that reach the bound are looked into, which spares sorting the vocabulary.
     """
     n_columns = len(logits) // _COLUMN
     if k >= n_columns:
-        candidates = np.arange(len(logits))
-    else:
-        body = logits[: n_columns * _COLUMN].reshape(_COLUMN, n_columns)
-        maxima = body.max(axis=0)
-        bound = np.partition(maxima, n_columns - k)[n_columns - k]
-        columns = np.flatnonzero(maxima >= bound)
-        rows, at = np.nonzero(body[:, columns] >= bound)
-        rest = n_columns * _COLUMN + np.flatnonzero(logits[n_columns * _COLUMN :] >= bound)
-        candidates = np.concatenate((rows * n_columns + columns[at], rest))
-    if len(candidates) > k:
-        candidates.sort()
-        # A stable sort of the negated values keeps the lower id first among equals.
-        candidates = candidates[np.argsort(-logits[candidates], kind="stable")[:k]]
-    candidates.sort()
-    return candidates
-
-
-def _nucleus(logits: npt.NDArray[np.float32], best: np.float32, top_p: float) -> Ids:
-    """Indices, ascending, of the fewest largest whose probabilities reach `top_p`; always at least one."""
-    probs = np.exp((logits - best).astype(np.float64))
-    wanted = top_p * probs.sum()
-    # The nucleus is nearly always small: look among the largest few before sorting the whole vocabulary.
-    size = 256
-    while True:
-        among = top_k(logits, size) if size < len(logits) else np.arange(len(logits))
-        order = among[np.argsort(-probs[among], kind="stable")]
-        cumulated = probs[order].cumsum()
-        if cumulated[-1] >= wanted or size >= len(logits):
-            break
-        size *= 8
-    keep = order[: int(cumulated.searchsorted(wanted)) + 1]
-    keep.sort()
-    return keep
+        return np.argsort(-logits, kind="stable")[:k]
+    body = logits[: n_columns * _COLUMN].reshape(_COLUMN, n_columns)
+    maxima = body.max(axis=0)
+    bound = np.partition(maxima, n_columns - k)[n_columns - k]
+    columns = (maxima >= bound).nonzero()[0]
+    rows, at = (body[:, columns] >= bound).nonzero()
+    candidates = rows * n_columns + columns[at]
+    rest = logits[n_columns * _COLUMN :]
+    if len(rest):
+        candidates = np.concatenate((candidates, n_columns * _COLUMN + (rest >= bound).nonzero()[0]))
+    # Rows and columns ascend, so a stable sort of the negated values keeps the lower id first among equals.
+    order: Ids = np.argsort(-logits[candidates], kind="stable")[:k]
+    found: Ids = candidates[order]
+    return found

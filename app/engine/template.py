@@ -48,11 +48,15 @@ class ChatTemplate:
         self._environment: _BoundedEnvironment | None = None
 
     def render(
-        self, messages: Sequence[Mapping[str, object]], *, add_generation_prompt: bool = True, **variables: object
+        self,
+        messages: Sequence[Mapping[str, object]],
+        variables: Mapping[str, object] | None = None,
+        *,
+        add_generation_prompt: bool = True,
     ) -> str:
         """The prompt as text. Raises PromptError, or TemplateUnusableError when no conversation could be rendered."""
         # Templates test `tools is not none` rather than `is defined`: transformers passes both, empty.
-        everything = {"tools": None, "documents": None} | self._special_texts | variables
+        everything: dict[str, object] = {"tools": None, "documents": None, **self._special_texts, **(variables or {})}
         everything |= {"messages": messages, "add_generation_prompt": add_generation_prompt}
         try:
             with _time_limit(self._time_limit):
@@ -129,7 +133,7 @@ class _RefusalError(TemplateError):
 class _GenerationTag(Extension):
     """`{% generation %}` marks answers for training; for a prompt it is only its body."""
 
-    tags = {"generation"}
+    tags = {"generation"}  # noqa: RUF012 - declared so by Jinja
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
         next(parser.stream)
@@ -151,7 +155,6 @@ class _BoundedEnvironment(ImmutableSandboxedEnvironment):
             lstrip_blocks=True,
             extensions=[_GenerationTag, loopcontrols],
             finalize=self._printable,
-            optimized=False,  # it would compute constants, such as 'a' * 10**10, while compiling
         )
         self._work = 0
         self.filters |= {"tojson": self._to_json, "join": self._join_filter}

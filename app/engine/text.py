@@ -108,12 +108,12 @@ class TextStream:
         """Whether what comes next would still be reasoning."""
         return self._place in (_Place.reasoning_start, _Place.reasoning)
 
-    def push(self, token_id: int, source: TokenSource, drafter: DrafterKind) -> str:
+    def push(self, token: int, source: TokenSource, drafter: DrafterKind) -> str:
         """What the token adds to the decoded text; sets `stopped` if that completes a stop string."""
         if self.stopped:
             return ""
         self._last = (source, drafter)
-        text = self._decoder.decode(self._bytes_of(token_id))
+        text = self._decoder.decode(self._bytes_of(token))
         self._take(text)
         return text
 
@@ -132,13 +132,13 @@ class TextStream:
         self._advance(self._held_length(), is_final=True)
         return self.release()
 
-    def _bytes_of(self, token_id: int) -> bytes:
-        shown = self._piece(token_id)
+    def _bytes_of(self, token: int) -> bytes:
+        shown = self._piece(token)
         expected = self._expected_tags()
         if shown or not expected:
             return shown
         # A control token has no text of its own, but may be a tag or a part of one.
-        hidden = self._piece(token_id, special=True)
+        hidden = self._piece(token, special=True)
         name = hidden.decode("utf-8", "replace")
         return hidden if name and any(name in tag for tag in expected) else b""
 

@@ -62,8 +62,11 @@ def verify(draft: Draft, target_probs_at: Callable[[int], Distribution], rng: np
 def residual(target_probs: Distribution, draft_probs: Distribution) -> Distribution:
     """The normalised positive part of target - draft, over the target's survivors.
 
-    Where rounding leaves nothing (equal distributions reject with probability 0), the target's own serves.
+    A target with one survivor keeps it: that is greedy decoding. Where rounding leaves nothing (equal distributions
+    reject with probability 0), the target's own serves.
     """
+    if target_probs.only is not None:
+        return target_probs
     at = np.minimum(draft_probs.ids.searchsorted(target_probs.ids), len(draft_probs.ids) - 1)
     shared = draft_probs.ids[at] == target_probs.ids
     difference = np.maximum(target_probs.probs - np.where(shared, draft_probs.probs[at], 0.0), 0.0)

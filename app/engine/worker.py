@@ -13,7 +13,7 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
@@ -148,9 +148,10 @@ class Worker:
                 self.send(LoadProgressed(part, fraction))  # type: ignore[arg-type]
 
         try:
-            if self._cancel.is_set():
-                raise CancelledError("Loading was stopped.")
-            self._pair.load(command, progress)
+            with _bugs_as_errors():
+                if self._cancel.is_set():
+                    raise CancelledError("Loading was stopped.")
+                self._pair.load(command, progress)
         except SlipstreamError as error:
             self._pair.close()
             self.send(LoadFailed(Fault.of(error)))
@@ -161,6 +162,7 @@ class Worker:
     def _check(self, command: CheckPair) -> PairChecked:
         with contextlib.ExitStack() as opened:
             try:
+                opened.enter_context(_bugs_as_errors())
                 target = opened.enter_context(self._peek(command.target))
                 if command.draft is None:
                     return PairChecked(command.target, None, True, "This model can be used.", target.info())
@@ -177,7 +179,8 @@ class Worker:
 
     def _generate(self, command: Generate) -> None:
         try:
-            _AnswerJob(command, self._pair, self._cancel, self.send, self._load_s).run()
+            with _bugs_as_errors():
+                _AnswerJob(command, self._pair, self._cancel, self.send, self._load_s).run()
         except SlipstreamError as error:
             # Before the first round: nothing was written.
             reason = StopReason.cancelled if isinstance(error, CancelledError) else StopReason.failed
@@ -218,8 +221,8 @@ class _AnswerJob:
         vocabulary = self._pair.model.vocabulary
         drafter, why = self._pair.drafter(request.speculation, request.sampling, rng)
         stream = TextStream(
-            vocabulary,
-            stop=request.stop,
+            vocabulary.piece,
+            stop=(*request.stop, *prompt.stop),
             reasoning=prompt.reasoning_tags,
             starts_in_reasoning=prompt.starts_in_reasoning,
         )
@@ -301,6 +304,18 @@ class _AnswerJob:
     @staticmethod
     def _last_spans(stream: TextStream) -> tuple[Span, ...]:
         return (*stream.release(), *stream.finish())
+
+
+@contextlib.contextmanager
+def _bugs_as_errors() -> Iterator[None]:
+    """A bug of ours ends the command with a sentence, not the process with the models in it."""
+    try:
+        yield
+    except (SlipstreamError, BrokenPipeError):
+        raise
+    except Exception as error:
+        _log.exception("a command failed")
+        raise SlipstreamError(f"An error inside Slipstream: {error!r}. The engine's log file tells more.") from error
 
 
 def main() -> int:

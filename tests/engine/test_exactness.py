@@ -75,9 +75,7 @@ def sample(draft_table: np.ndarray | None, params: SamplingParams, target: np.nd
     got = Sample(Counter(), 0, 0)
     while got.drafted_rounds < ROUNDS:
         answer = Answer(PlainText(), is_end=lambda token: False, max_tokens=LENGTH)  # type: ignore[arg-type]
-        for r in generate(
-            target_memory, drafter, [START], answer, params=params, pacing=FixedPacing(3), rng=rng
-        ):
+        for r in generate(target_memory, drafter, [START], answer, params=params, pacing=FixedPacing(3), rng=rng):
             got.drafted_rounds += r.drafted > 0
             got.accepted += r.accepted
             assert r.drafted == r.accepted + r.rejected + r.discarded

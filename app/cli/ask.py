@@ -1,0 +1,161 @@
+"""`slipstream ask`: one question, one answer."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Literal
+
+from app import paths
+from app.chat import Message, ModelPair, Role
+from app.cli.screen import Screen
+from app.engine import Engine, GenerationRequest, LoadOptions, SamplingParams, SpeculationParams
+from app.engine.protocol import Event, GenerationFinished, GenerationStarted, ModelInfo, PairLoaded, RoundFinished
+from app.engine.rounds import Span, StopReason, Token
+from app.engine.stats import SpeculationStats
+from app.errors import ModelFileError, PairError, UsageError
+from app.storage.settings import SettingsStore
+
+_Drafter = Literal["model", "lookup", "none"]
+
+
+def ask(options: argparse.Namespace) -> int:
+    request = GenerationRequest(
+        messages=_messages(options),
+        sampling=SamplingParams(
+            temperature=options.temperature,
+            top_k=options.top_k,
+            top_p=options.top_p,
+            min_p=options.min_p,
+            repeat_penalty=options.repeat_penalty,
+            seed=options.seed,
+        ),
+        max_tokens=options.max_tokens,
+    )
+    pair, drafter = _pair(options)
+    speculation = SpeculationParams(drafter, options.draft_length, options.verify)
+    load_options = LoadOptions(options.context, options.gpu_layers, options.threads)
+    screen = Screen(is_quiet=options.json)
+    with Engine() as engine:
+        loaded = engine.load(pair, load_options)
+        if loaded.draft_problem:
+            # Asked for by name, a draft that cannot serve is an error, not a detail.
+            raise PairError(loaded.draft_problem)
+        answer = _Answer(loaded)
+        try:
+            request = GenerationRequest(request.messages, request.sampling, speculation, request.max_tokens)
+            for event in engine.generate(request):
+                answer.take(event)
+                screen.show(event)
+        except KeyboardInterrupt:
+            # Leaving the loop has told the engine to stop; what is written stays.
+            answer.interrupted = True
+    screen.end(answer.stats, answer.finished)
+    if options.json and answer.finished:
+        print(json.dumps(answer.as_json(), ensure_ascii=False))
+    return answer.exit_code()
+
+
+def _messages(options: argparse.Namespace) -> tuple[Message, ...]:
+    prompt = options.prompt
+    if prompt is None:
+        if sys.stdin is None or sys.stdin.isatty():
+            raise UsageError(
+                'Nothing was asked. Use: slipstream ask "your question", or send a text to standard input.'
+            )
+        prompt = sys.stdin.buffer.read().decode("utf-8", "replace")
+    if not prompt.strip():
+        raise UsageError("The question is empty.")
+    system = (Message.of(Role.system, options.system),) if options.system else ()
+    return (*system, Message.of(Role.user, prompt))
+
+
+def _pair(options: argparse.Namespace) -> tuple[ModelPair, _Drafter]:
+    """The files to load and what drafts: as asked, else as chosen last in the window, else the starter model."""
+    target, draft, drafter = options.target, options.draft, "lookup"
+    if target is None:
+        settings = SettingsStore(paths.settings_file()).load()
+        if settings.target and Path(settings.target).exists():
+            target = settings.target
+            if draft is None:
+                drafter = settings.drafter
+                draft = settings.draft if drafter == "model" else drafter
+        else:
+            target = paths.starter_model()
+            if target is None:
+                raise ModelFileError("There is no starter model in this installation. Name a model: --target FILE.gguf")
+    if draft in (None, "lookup", "none"):
+        return ModelPair(Path(target)), "none" if draft == "none" else "lookup"
+    if not Path(draft).exists():
+        raise ModelFileError(f"There is no draft file {draft}.")
+    return ModelPair(Path(target), Path(draft)), "model"
+
+
+class _Answer:
+    """Gathers the events of one answer."""
+
+    def __init__(self, loaded: PairLoaded) -> None:
+        self.loaded = loaded
+        self.stats = SpeculationStats()
+        self.finished: GenerationFinished | None = None
+        self.interrupted = False
+        self._started: GenerationStarted | None = None
+        self._tokens: list[Token] = []
+        self._spans: list[Span] = []
+
+    def take(self, event: Event) -> None:
+        match event:
+            case GenerationStarted():
+                self._started = event
+            case RoundFinished():
+                self.stats.observe(event.round)
+                self._tokens += event.round.tokens
+                self._spans += event.spans
+            case GenerationFinished():
+                self.finished = event
+                self._spans += event.spans
+
+    def exit_code(self) -> int:
+        if self.interrupted or (self.finished and self.finished.stop_reason is StopReason.cancelled):
+            return 130
+        if self.finished and self.finished.error:
+            raise self.finished.error.to_error()
+        return 0
+
+    def as_json(self) -> dict[str, Any]:
+        """The contract of DESIGN, section 5."""
+        assert self.finished is not None
+        finished, stats = self.finished, self.stats
+        return {
+            "text": "".join(span.text for span in self._spans if not span.is_reasoning),
+            "reasoning": "".join(span.text for span in self._spans if span.is_reasoning),
+            "stop_reason": finished.stop_reason,
+            "seed": finished.seed,
+            "prompt_tokens": finished.prompt_tokens,
+            "reused_tokens": finished.reused_tokens,
+            "answer_tokens": finished.answer_tokens,
+            "target": _model_json(self.loaded.target),
+            "draft": _model_json(self.loaded.draft) if self.loaded.draft else None,
+            "drafter": self._started.drafter if self._started else "none",
+            "timing": asdict(finished.timing),
+            "speculation": {
+                "rounds": stats.rounds,
+                "drafted": stats.drafted,
+                "accepted": stats.accepted,
+                "rejected": stats.rejected,
+                "discarded": stats.discarded,
+                "draft_acceptance_rate": stats.draft_acceptance_rate,
+                "token_acceptance_probability": stats.token_acceptance_probability,
+                "mean_acceptance_length": stats.mean_acceptance_length,
+                "acceptance_at": stats.acceptance_at,
+                "draft_lengths": {str(length): stats.draft_lengths[length] for length in sorted(stats.draft_lengths)},
+            },
+            "tokens": [{"id": t.id, "text": t.text, "source": t.source} for t in self._tokens],
+        }
+
+
+def _model_json(info: ModelInfo) -> dict[str, Any]:
+    return {"file": info.file, "gpu_layers": info.gpu_layers, "layers": info.layers}

@@ -1,0 +1,79 @@
+"""At temperature 0 a real pair gives the target's own tokens, with any drafter, any draft length, and none."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+
+from app.chat import Message, ModelPair, Role
+from app.engine import Engine, GenerationRequest, LoadOptions, SamplingParams, SpeculationParams
+from app.engine.protocol import RoundFinished
+from app.engine.stats import SpeculationStats
+from tests.support.models import Models
+
+TOKENS = 128
+PROMPTS = (
+    "Tell a long story about a lighthouse keeper.",
+    "Write a Python class for a bank account with deposit, withdraw, transfer and a history, with type hints.",
+    "Count from one to one hundred in words, separated by commas.",
+    "Write a letter to my landlord about the broken heating, in German.",
+    "List ten facts about the Roman empire as a Markdown table with three columns: number, fact, century.",
+    "Explain in detail why the sky is blue 🌤️, and why it is red in the evening.",
+    "Explain step by step how to bake sourdough bread, with all times and temperatures.",
+    "Write the HTML of a page with a heading, a list of ten fruits and a table.",
+)
+
+Answer = list[int]
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    with Engine() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def plain(engine: Engine, models: Models) -> list[Answer]:
+    engine.load(ModelPair(models.path("smol-q8")), LoadOptions(context=1024, threads=1))
+    answers = [ask(engine, prompt, "none", 0)[0] for prompt in PROMPTS]
+    # The comparison is worth something only if the answers are long and not alike.
+    assert [len(answer) for answer in answers] == [TOKENS] * len(PROMPTS)
+    assert all(a != b for a, b in itertools.combinations(answers, 2))
+    return answers
+
+
+def ask(
+    engine: Engine, prompt: str, drafter: str, length: int, temperature: float = 0
+) -> tuple[Answer, SpeculationStats]:
+    stats, ids = SpeculationStats(), []
+    request = GenerationRequest(
+        (Message.of(Role.user, prompt),),
+        SamplingParams(temperature=temperature, seed=1),
+        SpeculationParams(drafter, length),  # type: ignore[arg-type]
+        max_tokens=TOKENS,
+    )
+    for event in engine.generate(request):
+        if isinstance(event, RoundFinished):
+            stats.observe(event.round)
+            ids += [token.id for token in event.round.tokens]
+    assert stats.drafted == stats.accepted + stats.rejected + stats.discarded
+    return ids, stats
+
+
+@pytest.mark.parametrize("length", [1, 3, 8])
+@pytest.mark.parametrize("draft", ["smol-q4", "smol-q2", "smol-q8", "lookup"])
+def test_the_tokens_are_the_same(engine: Engine, models: Models, plain: list[Answer], draft: str, length: int) -> None:
+    is_model = draft != "lookup"
+    pair = ModelPair(models.path("smol-q8"), models.path(draft) if is_model else None)
+    loaded = engine.load(pair, LoadOptions(context=1024, threads=1))
+    assert not loaded.draft_problem
+    accepted = 0
+    for prompt, want in zip(PROMPTS, plain, strict=True):
+        got, stats = ask(engine, prompt, "model" if is_model else "lookup", length)
+        assert got == want, prompt
+        accepted += stats.accepted
+        if draft == "smol-q8":
+            assert stats.rejected == 0, "the target as its own draft is always right"
+    assert accepted > 0

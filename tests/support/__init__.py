@@ -1,0 +1,1 @@
+"""What tests stand on: makers of model files, fakes and a local hub."""
