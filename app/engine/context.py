@@ -1,57 +1,208 @@
-"""What the loop and the drafters need of a model's memory, and how a prompt is fed to it.
+"""A model's memory (its cache) and the computation on it.
 
-`app.engine.llama.Context` is the real one; the tests have one that is a table of probabilities.
+Everything that would make llama.cpp end the process (a batch too large, a row that was not computed, a second thread
+on one context) is refused here, in Python, before the call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+import ctypes
+import time
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from app.engine.causes import explain_load_failure
+from app.engine.llama import CancelFlag, L, logits_address
+from app.engine.model import Model
+from app.engine.protocol import MAX_DRAFT_LENGTH
+from app.errors import CancelledError, ContextFullError, ModelFileError, OutOfMemoryError, SlipstreamError
 
-class TokenMemory(Protocol):
-    """A model with a memory of tokens. See `app.engine.llama.Context` for what each member promises."""
+Logits = npt.NDArray[np.float32]
 
-    tokens: list[int]
-    size: int
-    busy_s: float  # seconds spent in decodes so far
-
-    @property
-    def capacity(self) -> int: ...
-    @property
-    def vocabulary_size(self) -> int: ...
-    def decode(self, tokens: Sequence[int], outputs: int) -> None: ...
-    def logits(self, row: int) -> npt.NDArray[np.float32]: ...
-    def rewind(self, length: int) -> None: ...
-    def clear(self) -> None: ...
+BATCH = 512  # tokens of a prompt evaluated at once
+_ROWS = MAX_DRAFT_LENGTH + 1  # of logits that a context reserves; more would abort
 
 
-def reusable_prefix(held: Sequence[int], wanted: Sequence[int]) -> int:
-    """How many tokens in a context can stay for a new prompt. Never all: the last must be evaluated for its logits."""
-    limit = min(len(held), len(wanted) - 1)
-    if limit <= 0:
-        return 0
-    differing = np.flatnonzero(np.asarray(held[:limit]) != np.asarray(wanted[:limit]))
-    return int(differing[0]) if differing.size else limit
+class Context:
+    """A model's memory (its cache) and the one thread of computation on it.
 
-
-def evaluate(
-    memory: TokenMemory,
-    pending: Sequence[int],
-    outputs: int,
-    on_progress: Callable[[int], None] = lambda done: None,
-) -> None:
-    """Evaluate `pending` behind what the memory holds, with logits for the last `outputs`, which share one batch.
-
-    `on_progress` hears after each batch how many tokens the memory holds.
+    `tokens` is what the memory holds, in order: position i of the cache belongs to tokens[i].
     """
-    done = 0
-    while done < len(pending):
-        left = len(pending) - done
-        n = left if left <= memory.capacity else min(memory.capacity, left - outputs)
-        memory.decode(pending[done : done + n], outputs if n == left else 0)
-        done += n
-        on_progress(len(memory.tokens))
+
+    def __init__(self, model: Model, *, size: int, threads: int, cancel: CancelFlag) -> None:
+        if model.vocab_only:
+            raise ValueError("a model without weights has no context")
+        params = L.llama_context_default_params()
+        params.n_ctx = size
+        params.n_batch = params.n_ubatch = min(BATCH, size)
+        params.n_seq_max = 1
+        params.n_outputs_max = _ROWS  # by default the buffer has a row for every token of a batch
+        params.n_threads = params.n_threads_batch = threads
+        params.flash_attn_type = 1  # without it a batch of one and a batch of many differ (DESIGN, section 3)
+        params.abort_callback = cancel.callback
+        params.abort_callback_data = cancel.address
+        self._cancel = cancel  # keeps the callback alive as long as the context
+        self.model = model
+        model.library.log.clear()
+        self.handle: int | None = L.llama_init_from_model(model.handle, params)
+        if self.handle is None:
+            error = explain_load_failure(model.path, list(model.library.log))
+            raise (
+                error
+                if isinstance(error, OutOfMemoryError)
+                else ModelFileError(
+                    f"No context of {size} tokens could be made for {model.path.name}. Try a shorter context. ({error})"
+                )
+            )
+        self._batch = _Batch(min(BATCH, size), size)
+        self._memory = L.llama_get_memory(self.handle)
+        if not self._memory:
+            self.close()
+            raise ModelFileError(
+                f"{model.path.name} has no memory for a conversation, so it cannot chat: it may embed text. "
+                "Choose a text generation model."
+            )
+        self.size: int = min(size, L.llama_n_ctx_seq(self.handle))
+        self.tokens: list[int] = []
+        self.busy_s = 0.0  # seconds of decoding so far
+        self.vocabulary_size = model.vocabulary.n_tokens
+        self._no_logits: Logits = np.empty((0, model.vocabulary.n_tokens), dtype=np.float32)
+        self._logits = self._no_logits  # of the last decode
+        self._views: dict[tuple[int, int], Logits] = {}
+        self.can_rewind = self._probe_rewind()
+
+    @property
+    def capacity(self) -> int:
+        """How many tokens one batch takes."""
+        return self._batch.capacity
+
+    def decode(self, tokens: Sequence[int], outputs: int) -> None:
+        """Evaluate `tokens` behind those held and keep logits for the last `outputs` of them.
+
+        Raises ContextFullError (memory unchanged), CancelledError, or SlipstreamError when the computation failed.
+        """
+        n = len(tokens)
+        if not 0 < n <= self.capacity or not 0 <= outputs <= min(n, _ROWS):
+            raise ValueError(f"a batch of {n} tokens with {outputs} rows of logits")
+        if len(self.tokens) + n > self.size:
+            raise ContextFullError(f"The context of {self.size} tokens is full.")
+        self._logits = self._no_logits
+        batch = self._batch.fill(tokens, len(self.tokens), outputs)
+        started = time.perf_counter()
+        code = L.llama_decode(self.handle, batch)
+        # Asking for the first row also waits for a GPU, which has only been told so far. The others lie behind it.
+        address = logits_address(self.handle, n - outputs) if outputs and code == 0 else 0
+        self.busy_s += time.perf_counter() - started
+        if code == 0:
+            self.tokens.extend(tokens)
+            if outputs:
+                self._logits = self._view(address, outputs)
+            return
+        del self.tokens[L.llama_memory_seq_pos_max(self._memory, 0) + 1 :]
+        if code == 1:
+            raise ContextFullError(f"The context of {self.size} tokens is full.")
+        if code == 2 or self._cancel.is_set():
+            if not self.can_rewind:
+                self.clear()  # what an aborted batch leaves in a recurrent memory is undefined
+            raise CancelledError("Stopped.")
+        raise SlipstreamError(
+            f"{self.model.path.name} could not be computed (llama.cpp returned {code}). "
+            "Load it again, with a shorter context if memory is short."
+        )
+
+    def logits(self, row: int) -> Logits:
+        """Logits of row `row` of the last decode, shape (n_vocab,). A view that the next decode overwrites."""
+        if not 0 <= row < len(self._logits):
+            raise IndexError(f"row {row} of {len(self._logits)}")
+        found: Logits = self._logits[row]
+        return found
+
+    def _view(self, address: int, outputs: int) -> Logits:
+        """The rows at `address` as an array. llama.cpp reuses its buffer, so most rounds find their view again."""
+        view = self._views.get((address, outputs))
+        if view is None:
+            rows = (ctypes.c_float * (outputs * self.vocabulary_size)).from_address(address)
+            view = np.frombuffer(rows, dtype=np.float32).reshape(outputs, -1)  # type: ignore[call-overload]
+            if len(self._views) > 64:
+                self._views.clear()
+            self._views[address, outputs] = view
+        return view
+
+    def rewind(self, length: int) -> None:
+        """Drop what the memory holds after the first `length` tokens.
+
+        A memory that refuses (recurrent models) is cleared instead; the caller evaluates again what `tokens` lacks.
+        """
+        if length >= len(self.tokens):
+            return
+        if length > 0 and L.llama_memory_seq_rm(self._memory, 0, length, -1):
+            del self.tokens[length:]
+        else:
+            self.clear()
+
+    def clear(self) -> None:
+        L.llama_memory_clear(self._memory, True)
+        self.tokens = []
+
+    def _probe_rewind(self) -> bool:
+        """Two tokens in, one out, as llama.cpp's own tools find out."""
+        if self.size < 2:
+            return False
+        cancelled, self.can_rewind = self._cancel.is_set(), False
+        self._cancel.clear()
+        self.decode([0, 0], outputs=0)
+        if cancelled:
+            self._cancel.set()
+        works = bool(L.llama_memory_seq_rm(self._memory, 0, 1, -1))
+        self.clear()
+        return works
+
+    def close(self) -> None:
+        if self.handle is not None:
+            L.llama_free(self.handle)
+            self.handle = None
+            self._batch.close()
+
+
+class _Batch:
+    """A llama_batch of one sequence, filled by slices, for positions below `size`."""
+
+    def __init__(self, capacity: int, size: int) -> None:
+        self.capacity = capacity
+        self._batch = L.llama_batch_init(capacity, 0, 1)
+
+        def view(pointer: Any, kind: Any) -> npt.NDArray[Any]:
+            return np.ctypeslib.as_array(ctypes.cast(pointer, ctypes.POINTER(kind)), (capacity,))
+
+        self._id_pointer, self._position_pointer = self._batch.token, self._batch.pos
+        self._tokens = view(self._batch.token, ctypes.c_int32)
+        self._positions = view(self._batch.pos, ctypes.c_int32)
+        self._wants_logits = view(self._batch.logits, ctypes.c_int8)
+        view(self._batch.n_seq_id, ctypes.c_int32)[:] = 1
+        for i in range(capacity):
+            self._batch.seq_id[i][0] = 0
+        self._counting = np.arange(size + capacity, dtype=np.int32)
+        self._shape = (0, 0)  # of the last batch
+
+    def fill(self, tokens: Sequence[int], position: int, outputs: int) -> Any:
+        n = len(tokens)
+        if n <= _ROWS:  # a round: a few plain stores touch less than numpy's conversion does
+            ids, positions = self._id_pointer, self._position_pointer
+            for i, token in enumerate(tokens):
+                ids[i] = token
+                positions[i] = position + i
+        else:
+            self._tokens[:n] = tokens
+            self._positions[:n] = self._counting[position : position + n]
+        if (n, outputs) != self._shape:  # most rounds are alike
+            self._wants_logits[: n - outputs] = 0
+            self._wants_logits[n - outputs : n] = 1
+            self._batch.n_tokens = n
+            self._shape = (n, outputs)
+        return self._batch
+
+    def close(self) -> None:
+        L.llama_batch_free(self._batch)

@@ -11,10 +11,10 @@ from typing import Protocol
 
 import numpy as np
 
-from app.engine.context import TokenMemory, evaluate, reusable_prefix
+from app.engine.memory import TokenMemory, evaluate, reusable_prefix
 from app.engine.protocol import SamplingParams
 from app.engine.rounds import DrafterKind
-from app.engine.sampling import Distribution, Ids, distribution
+from app.engine.sampling import Distribution, Ids, distribution, recent_tokens
 from app.engine.verify import Draft
 from app.errors import CancelledError, SlipstreamError
 
@@ -117,8 +117,10 @@ class ModelDrafter:
         self._check(tokens)
 
     def _distribution(self, drafted: Sequence[int]) -> Distribution:
-        recent = [*self._tokens[-self._params.repeat_last_n :], *drafted]
-        logits = self._context.logits(0)[: self._vocabulary_size]
+        logits = self._context.logits(0)
+        if len(logits) > self._vocabulary_size:
+            logits = logits[: self._vocabulary_size]
+        recent = recent_tokens(self._params, self._tokens, drafted)
         return distribution(logits, self._params, recent, self._suppressed)
 
     def _check(self, tokens: Sequence[int]) -> None:

@@ -14,12 +14,12 @@ from typing import Protocol
 
 import numpy as np
 
-from app.engine.context import TokenMemory, evaluate, reusable_prefix
 from app.engine.drafters import Drafter
+from app.engine.memory import TokenMemory, evaluate, reusable_prefix
 from app.engine.pacing import Pacing
 from app.engine.protocol import MAX_DRAFT_LENGTH, SamplingParams
 from app.engine.rounds import DrafterKind, Round, RoundTimes, StopReason, Token, TokenSource
-from app.engine.sampling import Distribution, Ids, distribution
+from app.engine.sampling import Distribution, Ids, distribution, recent_tokens
 from app.engine.verify import Draft, Verdict, verify
 from app.errors import CancelledError, ContextFullError
 
@@ -33,6 +33,9 @@ class Text(Protocol):
 
     def push(self, token: int, source: TokenSource, drafter: DrafterKind) -> str:
         """The text that the token added."""
+
+    def show(self, token: int) -> str:
+        """How a token reads on its own, in no text."""
 
 
 @dataclass
@@ -129,7 +132,7 @@ def generate(
                 rejected=0 if ended_inside else unkept,
                 discarded=unkept if ended_inside else 0,
                 times=RoundTimes(draft.seconds, verify_s, now - started - draft.seconds - verify_s),
-                rejected_ids=() if ended_inside else tuple(draft.tokens[accepted:]),
+                rejected_texts=() if ended_inside else tuple(map(answer.text.show, draft.tokens[accepted:])),
             )
             started, index = now, index + 1
             pacing.observe(finished)
@@ -147,10 +150,8 @@ def generate(
 def _target_probs(
     target: TokenMemory, tokens: Sequence[int], draft: Draft, params: SamplingParams, suppressed: Ids | None
 ) -> Callable[[int], Distribution]:
-    recent = tokens[-params.repeat_last_n :]
-
     def at(i: int) -> Distribution:
-        return distribution(target.logits(i), params, [*recent, *draft.tokens[:i]], suppressed)
+        return distribution(target.logits(i), params, recent_tokens(params, tokens, draft.tokens[:i]), suppressed)
 
     return at
 

@@ -11,9 +11,11 @@ from typing import Literal
 import numpy as np
 
 from app.engine import pair
+from app.engine.context import Context
 from app.engine.devices import default_threads
 from app.engine.drafters import Drafter, LookupDrafter, ModelDrafter, NoDrafter
-from app.engine.llama import CancelFlag, Context, Library, Model
+from app.engine.llama import CancelFlag, Library
+from app.engine.model import Model
 from app.engine.prompt import PromptBuilder
 from app.engine.protocol import (
     LoadOptions,

@@ -81,5 +81,4 @@ class Round:
     rejected: int
     discarded: int
     times: RoundTimes
-    rejected_ids: tuple[int, ...] = ()  # in draft order
-    rejected_texts: tuple[str, ...] = ()  # the same in words, for display; filled by the worker
+    rejected_texts: tuple[str, ...] = ()  # in draft order, for display only

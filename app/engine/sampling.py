@@ -25,7 +25,7 @@ _COLUMN = 32  # logits that one maximum stands for in the search for the top k
 
 
 class Distribution:
-    """Probabilities over the surviving tokens. `ids` ascend; `probs` sum to 1. Both have shape (survivors,)."""
+    """Probabilities over the surviving tokens, in any order. `probs` sum to 1. Both have shape (survivors,)."""
 
     __slots__ = ("_ids", "only", "probs")
 
@@ -46,9 +46,8 @@ class Distribution:
         """0.0 for a token that did not survive."""
         if self.only is not None:
             return 1.0 if self.only == token else 0.0
-        ids = self.ids
-        i = int(ids.searchsorted(token))
-        return float(self.probs[i]) if i < len(ids) and ids[i] == token else 0.0
+        at = (self.ids == token).nonzero()[0]
+        return float(self.probs[at[0]]) if len(at) else 0.0
 
     def draw(self, rng: np.random.Generator) -> int:
         if self.only is not None:
@@ -79,6 +78,13 @@ def validate(request: GenerationRequest) -> None:
             raise UsageError(f"The {name} is {value}; it must lie between {low} and {high}.")
 
 
+def recent_tokens(params: SamplingParams, tokens: Sequence[int], drafted: Sequence[int]) -> Sequence[int]:
+    """What the repeat penalty looks back on behind `tokens` and `drafted`; nothing where it is off."""
+    if params.repeat_penalty == 1.0 or params.repeat_last_n <= 0:
+        return ()
+    return [*tokens[-params.repeat_last_n :], *drafted][-params.repeat_last_n :]
+
+
 def distribution(
     logits: npt.NDArray[np.float32],
     params: SamplingParams,
@@ -87,14 +93,14 @@ def distribution(
 ) -> Distribution:
     """What the target draws its next token from.
 
-    `logits` has shape (n_vocab,) and is not changed. `recent` are the tokens before this position, the newest last;
-    the repeat penalty looks at the last `repeat_last_n` of them. `suppressed` are ids that never survive.
+    `logits` has shape (n_vocab,) and is not changed. `recent` are the tokens that the repeat penalty looks back on
+    (see `recent_tokens`). `suppressed` are ids that never survive.
     """
-    penalised = params.repeat_penalty != 1.0 and params.repeat_last_n > 0 and len(recent) > 0
+    penalised = params.repeat_penalty != 1.0 and len(recent) > 0
     if penalised or (suppressed is not None and len(suppressed)):
         logits = logits.copy()
     if penalised:
-        seen = np.unique(np.asarray(recent[-params.repeat_last_n :], dtype=np.int64))
+        seen = np.unique(np.asarray(recent, dtype=np.int64))
         seen = seen[seen < len(logits)]
         values = logits[seen]
         logits[seen] = np.where(values > 0, values / params.repeat_penalty, values * params.repeat_penalty)
@@ -103,62 +109,73 @@ def distribution(
 
     if params.temperature <= 0 or params.top_k == 1:
         return Distribution.certain(int(logits.argmax()))
-    ids = _survivors(logits, params)
-    values = logits if ids is None else logits[ids]
-    probs = np.exp((values - values.max()).astype(np.float64) / params.temperature)
-    probs /= probs.sum()
-    return Distribution(np.arange(len(logits)) if ids is None else ids, probs)
+    ids, weights = _survivors(logits, params)
+    # Weights are relative to the best before the temperature: exp(x / T) = exp(x) ** (1 / T).
+    probs = weights if params.temperature == 1.0 else weights ** (1.0 / params.temperature)
+    return Distribution(ids, probs / probs.sum())
 
 
-def _survivors(logits: npt.NDArray[np.float32], params: SamplingParams) -> Ids | None:
-    """Ids that top-k, top-p and min-p leave, ascending; None for all of them.
+def _survivors(logits: npt.NDArray[np.float32], params: SamplingParams) -> tuple[Ids, Floats]:
+    """What top-k, top-p and min-p leave: ids, and exp(logit - best logit) of each.
 
     Each filter keeps the head of the vocabulary sorted by logit, so one order and the shortest head serve all three.
     """
-    n_vocab = len(logits)
-    has_top_k = 0 < params.top_k < n_vocab
-    if not has_top_k and params.top_p >= 1.0:
-        return np.flatnonzero(logits >= logits.max() + np.log(params.min_p)) if params.min_p > 0 else None
-    head = min(params.top_k, n_vocab) if has_top_k else 256
-    total = None if has_top_k else np.exp((logits - logits.max()).astype(np.float64)).sum()
-    while True:
-        ids = best_first(logits, head)
-        values = logits[ids]
-        weights = np.exp((values - values[0]).astype(np.float64))  # relative to the best
-        cumulated = weights.cumsum()
-        wanted = params.top_p * (cumulated[-1] if total is None else total)
-        if cumulated[-1] >= wanted or head >= n_vocab:
-            break
-        head *= 8  # without top-k: look among the largest few before sorting the whole vocabulary
-    keep = len(ids)
+    if 0 < params.top_k < len(logits):
+        ids, values = best_first(logits, params.top_k)
+        weights = _weights(values, values[0])
+        total = weights.sum()
+    elif params.top_p < 1.0:
+        ids, weights, total = _head_that_holds(logits, params.top_p)
+    else:  # no filter needs an order
+        weights = _weights(logits, logits.max())
+        ids = (weights >= params.min_p).nonzero()[0]
+        return ids, weights[ids]
     if params.top_p < 1.0:
-        keep = min(keep, int(cumulated.searchsorted(wanted)) + 1)
+        keep = int(weights.cumsum().searchsorted(params.top_p * total)) + 1
+        ids, weights = ids[:keep], weights[:keep]
     if params.min_p > 0:
-        keep = min(keep, int(np.count_nonzero(weights >= params.min_p)))
-    ids = ids[: max(keep, 1)]
-    ids.sort()
-    return ids
+        keep = int(np.count_nonzero(weights >= params.min_p))
+        ids, weights = ids[:keep], weights[:keep]
+    return ids, weights
 
 
-def best_first(logits: npt.NDArray[np.float32], k: int) -> Ids:
-    """Ids of the k largest logits, largest first; the lower id comes first among equals.
+def _head_that_holds(logits: npt.NDArray[np.float32], share: float) -> tuple[Ids, Floats, np.float64]:
+    """Enough of the largest to hold `share` of the mass, best first, and the whole mass.
 
-    The k-th largest of the columns' maxima is a lower bound for the k-th largest logit, because at least k logits
-    reach it. Only the few columns that reach the bound are looked into, which spares sorting the vocabulary.
+    It nearly always sits on a few hundred tokens, so these are tried before the vocabulary is sorted.
+    """
+    # In single precision: it only decides where the nucleus ends, and alike with and without a draft.
+    total = np.exp(logits - logits.max()).sum(dtype=np.float64)
+    head = 256
+    while True:
+        ids, values = best_first(logits, head)
+        weights = _weights(values, values[0])
+        if head >= len(logits) or weights.sum() >= share * total * (1 + 1e-6):
+            return ids, weights, total
+        head *= 8
+
+
+def _weights(logits: npt.NDArray[np.float32], best: np.float32) -> Floats:
+    weights: Floats = np.exp(logits - best, dtype=np.float64)
+    return weights
+
+
+def best_first(logits: npt.NDArray[np.float32], k: int) -> tuple[Ids, npt.NDArray[np.float32]]:
+    """Ids and values of the k largest logits, largest first; the lower id comes first among equals.
+
+    The k-th largest of some columns' maxima is a lower bound for the k-th largest logit, because at least k logits
+    reach it. Few more do, and only those are sorted.
     """
     n_columns = len(logits) // _COLUMN
-    if k >= n_columns:
-        return np.argsort(-logits, kind="stable")[:k]
-    body = logits[: n_columns * _COLUMN].reshape(_COLUMN, n_columns)
-    maxima = body.max(axis=0)
-    bound = np.partition(maxima, n_columns - k)[n_columns - k]
-    columns = (maxima >= bound).nonzero()[0]
-    rows, at = (body[:, columns] >= bound).nonzero()
-    candidates = rows * n_columns + columns[at]
-    rest = logits[n_columns * _COLUMN :]
-    if len(rest):
-        candidates = np.concatenate((candidates, n_columns * _COLUMN + (rest >= bound).nonzero()[0]))
-    # Rows and columns ascend, so a stable sort of the negated values keeps the lower id first among equals.
-    order: Ids = np.argsort(-logits[candidates], kind="stable")[:k]
-    found: Ids = candidates[order]
-    return found
+    if k < n_columns:
+        heads = logits[: n_columns * _COLUMN].reshape(_COLUMN, n_columns).max(axis=0)
+    else:
+        heads = logits.copy()  # too many for columns to help: the bound is exact
+    if k < len(heads):
+        heads.partition(len(heads) - k)
+        candidates = (logits >= heads[len(heads) - k]).nonzero()[0]
+    else:
+        candidates = np.arange(len(logits))
+    values = logits[candidates]
+    order = (-values).argsort(kind="stable")[:k]
+    return candidates[order], values[order]

@@ -117,6 +117,10 @@ class TextStream:
         self._take(text)
         return text
 
+    def show(self, token_id: int) -> str:
+        """How a token reads on its own: a rejected one is in no text."""
+        return self._piece(token_id, special=True).decode("utf-8", "replace")
+
     def release(self) -> tuple[Span, ...]:
         """The text that may be shown now, one span for each token and channel."""
         spans = tuple(span for _, span in self._ready)
@@ -153,6 +157,11 @@ class TextStream:
 
     def _take(self, text: str) -> None:
         if not text:
+            return
+        if self._place is _Place.answer and not self._stops and not self._held:
+            # By far the most tokens: nothing that follows can change what they are.
+            self._ready.append((self._pushed, Span(text, *self._last)))
+            self._pushed += 1
             return
         self._held.append(_Token(self._pushed, text, *self._last))
         self._pushed += 1

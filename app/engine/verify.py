@@ -52,8 +52,9 @@ def verify(draft: Draft, target_probs_at: Callable[[int], Distribution], rng: np
     """
     for i, (token, draft_probs) in enumerate(zip(draft.tokens, draft.probs, strict=True)):
         target_probs = target_probs_at(i)
-        # Multiplied out, so that a draft probability of 0 needs no division.
-        if rng.random() * draft_probs.probability(token) >= target_probs.probability(token):
+        wanted, proposed = target_probs.probability(token), draft_probs.probability(token)
+        # The ratio multiplied out, so that nothing is divided by 0; above 1 nothing needs to be drawn.
+        if wanted < proposed and rng.random() * proposed >= wanted:
             return Verdict(i, residual(target_probs, draft_probs).draw(rng), TokenSource.recovered)
     source = TokenSource.bonus if len(draft) else TokenSource.plain
     return Verdict(len(draft), target_probs_at(len(draft)).draw(rng), source)
@@ -67,8 +68,10 @@ def residual(target_probs: Distribution, draft_probs: Distribution) -> Distribut
     """
     if target_probs.only is not None:
         return target_probs
-    at = np.minimum(draft_probs.ids.searchsorted(target_probs.ids), len(draft_probs.ids) - 1)
-    shared = draft_probs.ids[at] == target_probs.ids
-    difference = np.maximum(target_probs.probs - np.where(shared, draft_probs.probs[at], 0.0), 0.0)
+    order = draft_probs.ids.argsort(kind="stable")
+    sorted_ids = draft_probs.ids[order]
+    at = np.minimum(sorted_ids.searchsorted(target_probs.ids), len(order) - 1)
+    shared = sorted_ids[at] == target_probs.ids
+    difference = np.maximum(target_probs.probs - np.where(shared, draft_probs.probs[order[at]], 0.0), 0.0)
     total = difference.sum()
     return Distribution(target_probs.ids, difference / total) if total > 0 else target_probs

@@ -7,25 +7,23 @@ commands, so that Cancel is seen while the other one decodes.
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import os
 import queue
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-import numpy as np
-
 from app import log
 from app.engine import pair
-from app.engine.generate import Answer, generate
-from app.engine.llama import CancelFlag, Library, Model
+from app.engine.answering import AnswerRequest
+from app.engine.llama import CancelFlag, Library
 from app.engine.loaded import LoadedPair
-from app.engine.pacing import FixedPacing
+from app.engine.model import Model
 from app.engine.protocol import (
     PROTOCOL_VERSION,
     Cancel,
@@ -34,28 +32,19 @@ from app.engine.protocol import (
     DevicesListed,
     Fault,
     Generate,
-    GenerationFinished,
-    GenerationStarted,
     ListDevices,
     LoadFailed,
     LoadPair,
     LoadProgressed,
     PairChecked,
     PairLoaded,
-    PromptProgressed,
-    RoundFinished,
     Shutdown,
-    Timing,
     WorkerAborted,
     WorkerEvent,
     WorkerStarted,
     decode,
     encode,
 )
-from app.engine.rounds import Span, StopReason
-from app.engine.sampling import fresh_seed, validate
-from app.engine.stats import SpeculationStats
-from app.engine.text import TextStream
 from app.errors import CancelledError, SlipstreamError
 
 _log = logging.getLogger(__name__)
@@ -157,6 +146,8 @@ class Worker:
             self.send(LoadFailed(Fault.of(error)))
             return
         self._load_s = time.perf_counter() - started
+        gc.collect()
+        gc.freeze()  # vocabularies are large and stay; a collection in a round must not walk them
         self.send(PairLoaded(self._pair.target_info(), self._pair.draft_info(), self._pair.draft_problem, self._load_s))
 
     def _check(self, command: CheckPair) -> PairChecked:
@@ -178,132 +169,12 @@ class Worker:
     # -- generating ------------------------------------------------------------------------------------------------
 
     def _generate(self, command: Generate) -> None:
+        request = AnswerRequest(command, self._pair, self._cancel.is_set, self.send, self._load_s)
         try:
             with _bugs_as_errors():
-                _AnswerJob(command, self._pair, self._cancel, self.send, self._load_s).run()
+                request.answer()
         except SlipstreamError as error:
-            # Before the first round: nothing was written.
-            reason = StopReason.cancelled if isinstance(error, CancelledError) else StopReason.failed
-            fault = None if reason is StopReason.cancelled else Fault.of(error)
-            timing = Timing(self._load_s, 0.0, None, 0.0, 0.0, 0.0, 0.0, None)
-            seed = command.request.sampling.seed or 0
-            self.send(GenerationFinished(command.request_id, reason, seed, 0, 0, 0, timing, (), fault))
-
-
-class _AnswerJob:
-    """One request, from its messages to its last event."""
-
-    def __init__(
-        self,
-        command: Generate,
-        pair: LoadedPair,
-        cancel: CancelFlag,
-        send: Callable[[WorkerEvent], None],
-        load_s: float,
-    ) -> None:
-        self._id = command.request_id
-        self._request = command.request
-        self._pair = pair
-        self._cancel = cancel
-        self._send = send
-        self._load_s = load_s
-
-    def run(self) -> None:
-        started = time.perf_counter()
-        request, target = self._request, self._pair.target
-        validate(request)
-        if self._cancel.is_set():
-            raise CancelledError("Stopped.")
-        seed = fresh_seed() if request.sampling.seed is None else request.sampling.seed
-        rng = np.random.default_rng(seed)
-
-        prompt = self._pair.prompts.build(request.messages, max_tokens=request.max_tokens)
-        vocabulary = self._pair.model.vocabulary
-        drafter, why = self._pair.drafter(request.speculation, request.sampling, rng)
-        stream = TextStream(
-            vocabulary.piece,
-            stop=(*request.stop, *prompt.stop),
-            reasoning=prompt.reasoning_tags,
-            starts_in_reasoning=prompt.starts_in_reasoning,
-        )
-        ends = vocabulary.ends | frozenset(self._pair.prompts.turn_end_tokens())
-        answer = Answer(stream, ends.__contains__, request.max_tokens or sys.maxsize)
-
-        reused = 0
-        first_token_s: float | None = None
-        stats = SpeculationStats()
-        announced = False
-
-        def on_prompt(held: int) -> None:
-            nonlocal reused, announced
-            if not announced:
-                reused, announced = held, True
-                self._send(GenerationStarted(self._id, len(prompt.tokens), reused, drafter.kind, why, prompt.notes))
-            else:
-                self._send(PromptProgressed(self._id, held, len(prompt.tokens)))
-
-        rounds = generate(
-            target,
-            drafter,
-            prompt.tokens,
-            answer,
-            params=request.sampling,
-            pacing=FixedPacing(request.speculation.draft_length),
-            rng=rng,
-            suppressed=vocabulary.suppressed,
-            is_cancelled=self._cancel.is_set,
-            on_prompt=on_prompt,
-        )
-        error: Fault | None = None
-        try:
-            for finished in rounds:
-                if first_token_s is None:
-                    first_token_s = time.perf_counter() - started
-                stats.observe(finished)
-                texts = tuple(vocabulary.piece(t, special=True).decode(errors="replace") for t in finished.rejected_ids)
-                self._send(
-                    RoundFinished(
-                        self._id,
-                        replace(finished, rejected_texts=texts),
-                        stream.release(),
-                        len(prompt.tokens) + len(answer.tokens),
-                        drafter.paused,
-                    )
-                )
-        except CancelledError:
-            answer.stop_reason = StopReason.cancelled
-        except SlipstreamError as failure:
-            answer.stop_reason, error = StopReason.failed, Fault.of(failure)
-        ended = time.perf_counter()
-
-        decode_s = ended - started - (first_token_s or 0.0) if first_token_s is not None else 0.0
-        after_first = len(answer.tokens) - 1
-        self._send(
-            GenerationFinished(
-                self._id,
-                answer.stop_reason or StopReason.failed,
-                seed,
-                len(prompt.tokens),
-                reused,
-                len(answer.tokens),
-                Timing(
-                    load_s=self._load_s,
-                    prefill_s=first_token_s if first_token_s is not None else ended - started,
-                    first_token_s=first_token_s,
-                    decode_s=decode_s,
-                    draft_s=stats.times.draft,
-                    verify_s=stats.times.verify,
-                    sample_s=stats.times.sample,
-                    tokens_per_s=after_first / decode_s if after_first > 0 and decode_s > 0 else None,
-                ),
-                self._last_spans(stream),
-                error,
-            )
-        )
-
-    @staticmethod
-    def _last_spans(stream: TextStream) -> tuple[Span, ...]:
-        return (*stream.release(), *stream.finish())
+            request.give_up(error)
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ from app.engine.generate import Answer, generate
 from app.engine.pacing import FixedPacing
 from app.engine.protocol import SamplingParams
 from app.engine.rounds import DrafterKind, TokenSource
-from app.engine.sampling import Distribution, distribution
+from app.engine.sampling import Distribution, distribution, recent_tokens
 from app.engine.verify import Draft, Verdict, verify
 from tests.support.tables import PlainText, TableMemory, random_table
 
@@ -89,7 +89,8 @@ def expected(params: SamplingParams, target: np.ndarray = TARGET) -> dict[tuple[
     for answer in itertools.product(range(len(target)), repeat=LENGTH):
         text, p = [START], 1.0
         for token in answer:
-            p *= distribution(target[text[-1]], params, text).probability(token)
+            recent = recent_tokens(params, text, ())
+            p *= distribution(target[text[-1]], params, recent).probability(token)
             text.append(token)
         if p > 0:
             result[answer] = p

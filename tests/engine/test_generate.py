@@ -101,7 +101,7 @@ def check_counters(rounds: Sequence[Round], answer: Answer) -> None:
     for i, r in enumerate(rounds):
         assert r.index == i
         assert r.drafted == r.accepted + r.rejected + r.discarded
-        assert len(r.rejected_ids) == r.rejected
+        assert len(r.rejected_texts) == r.rejected
         sources = [t.source for t in r.tokens]
         assert sources.count(TokenSource.draft) == r.accepted
         assert sources[: r.accepted] == [TokenSource.draft] * r.accepted

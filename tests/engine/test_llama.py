@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.engine.llama import CancelFlag, Context, Library, Model
+from app.engine.context import Context
+from app.engine.llama import CancelFlag, Library
+from app.engine.model import Model
 from app.engine.protocol import MAX_DRAFT_LENGTH
 from app.errors import CancelledError, ContextFullError, ModelFileError
 from tests.support.models import Models

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.chat import Message
-from app.engine.context import reusable_prefix
+from app.engine.memory import reusable_prefix
 from app.engine.prompt import PromptBuilder
 from app.engine.text import KNOWN_REASONING_TAGS
 from app.errors import ContextFullError

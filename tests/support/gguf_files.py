@@ -21,7 +21,8 @@ from tests.support.smol import Maker
 CONTEXT_LENGTH = 2048
 SLIDING_WINDOW = 32  # tokens, of tiny-swa
 OTHER_TOKEN_ID = 49_000  # the id whose text differs in tiny-other
-EXTRA_TOKENS = 100  # ids that tiny-bigger has more than tiny-same
+EXTRA_TOKENS = 100
+STARTER_TOKENS, LARGE_VOCABULARY = 49_152, 151_936  # ids that tiny-bigger has more than tiny-same
 TEMPLATE_COMPLAINT = "this template accepts no conversation"  # what broken-template raises
 
 _BOS, _EOS = 1, 2
@@ -255,11 +256,11 @@ def _other(starter: Path, out: Path) -> None:
     write_llama(out, replace(vocabulary, tokens=tuple(tokens)))
 
 
-def _bigger(starter: Path, out: Path) -> None:
+def _bigger(starter: Path, out: Path, extra: int = EXTRA_TOKENS, seed: int = 0) -> None:
     vocabulary = starter_vocabulary(starter)
-    extra = tuple(f"[PAD{len(vocabulary.tokens) + i}]" for i in range(EXTRA_TOKENS))
-    unused = (TokenType.UNUSED,) * EXTRA_TOKENS
-    write_llama(out, replace(vocabulary, tokens=vocabulary.tokens + extra, types=vocabulary.types + unused))
+    padding = tuple(f"[PAD{len(vocabulary.tokens) + i}]" for i in range(extra))
+    unused = (TokenType.UNUSED,) * extra
+    write_llama(out, replace(vocabulary, tokens=vocabulary.tokens + padding, types=vocabulary.types + unused), seed)
 
 
 def _sliding(starter: Path, out: Path) -> None:
@@ -290,6 +291,8 @@ TINY: dict[str, Maker] = {
     "tiny-small-2": partial(_small, seed=2),
     "tiny-other": _other,
     "tiny-bigger": _bigger,
+    "tiny-152k": partial(_bigger, extra=LARGE_VOCABULARY - STARTER_TOKENS),
+    "tiny-152k-2": partial(_bigger, extra=LARGE_VOCABULARY - STARTER_TOKENS, seed=2),
     "tiny-swa": _sliding,
     "broken-truncated": partial(_damaged, lambda data: data[: len(data) * 3 // 4]),
     "broken-header": partial(_damaged, lambda data: data[:1000]),

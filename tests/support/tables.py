@@ -62,6 +62,9 @@ class PlainText:
     def push(self, token: int, source: TokenSource, drafter: DrafterKind) -> str:
         return f" {token}"
 
+    def show(self, token: int) -> str:
+        return f" {token}"
+
     def release(self) -> tuple[Span, ...]:
         return ()
 
