@@ -86,7 +86,7 @@ class ModelDrafter:
         # The last draft token is proposed, not evaluated: it needs no room in the draft's context.
         length = min(length, self._context.size - len(self._tokens) + 1)
         if length < 1:
-            self.paused = f"the draft's context of {self._context.size} tokens is full"
+            self.paused = f"Paused: the draft's context of {self._context.size} tokens is full."
         if self.paused:
             return draft
         before = self._context.busy_s
@@ -105,7 +105,7 @@ class ModelDrafter:
         except SlipstreamError as error:
             # A draft that fails costs speed, never the answer.
             self._context.clear()
-            self.paused = f"the draft failed: {error}"
+            self.paused = f"Paused: the draft failed. {error}"
             return Draft(self.kind)
         draft.seconds = self._context.busy_s - before
         return draft
@@ -125,7 +125,7 @@ class ModelDrafter:
 
     def _check(self, tokens: Sequence[int]) -> None:
         if max(tokens, default=0) >= self._context.vocabulary_size:
-            self.paused = "the text holds a token that the draft's vocabulary lacks"
+            self.paused = "Paused: the text holds a token that the draft's vocabulary lacks."
 
 
 class LookupDrafter:

@@ -46,7 +46,7 @@ class Settings:
     is_maximized: bool = False
     sidebar_visible: bool = True
     panel_visible: bool = True
-    show_sources: bool = True
+    show_sources: bool = False
 
     def remember_file(self, file: str) -> None:
         """Put a model file at the head of the recent ones."""

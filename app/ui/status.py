@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from app.engine.protocol import DEFAULT_DRAFT_LENGTH
 from app.engine.rounds import DrafterKind
 from app.ui import wording
 from app.ui.chats import SessionState
@@ -88,8 +89,12 @@ def pacing_sentence(session: Session) -> str:
         return ""
     length = session.choice.draft_length
     if length is None:
-        return "Automatic: the draft is as long as pays on this machine."
-    return f"Fixed: {length} draft {'token' if length == 1 else 'tokens'} a round, as chosen with the pair."
+        return f"Automatic: up to {_draft_tokens(DEFAULT_DRAFT_LENGTH)} a round."
+    return f"Fixed: up to {_draft_tokens(length)} a round, as chosen with the pair."
+
+
+def _draft_tokens(length: int) -> str:
+    return f"{length} draft {'token' if length == 1 else 'tokens'}"
 
 
 def send_hindrance(session: Session) -> str | None:
@@ -126,16 +131,16 @@ def context_count(session: Session) -> str:
     return f"{session.current.context_used:,} of {session.context:,} tokens"
 
 
-def empty_sentence(session: Session, starter: Path | None) -> str:
-    """What the transcript teaches while nothing stands in it."""
+def empty_state(session: Session, starter: Path | None) -> tuple[str, str]:
+    """What the transcript teaches while nothing stands in it, and the button that leads on, "" for none."""
     choice = session.choice
     match session.state:
         case SessionState.loading if choice is not None:
-            return f"Loading {wording.model_name(choice.target)}. You can write already."
+            return f"Loading {wording.model_name(choice.target)}. You can write already.", ""
         case SessionState.no_model:
-            return "No model is loaded. Choose a target and a draft with Ctrl+O, or drop in a GGUF file there."
+            return "No model is loaded. Choose a target, and a draft that runs ahead of it.", "Choose models"
         case SessionState.dead:
-            return "The engine has stopped. The next message starts it again."
+            return "The engine has stopped. The next message starts it again.", ""
     if choice is not None and choice.target == starter:
-        return READY_WITH_STARTER
-    return "Ask something. The draft runs ahead, the target decides, and the colours show who wrote what."
+        return READY_WITH_STARTER, "Choose a better pair"
+    return "Ask something. The draft runs ahead, the target decides, and the colours show who wrote what.", ""

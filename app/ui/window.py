@@ -98,6 +98,7 @@ class MainWindow(QWidget):
         self.composer.submitted.connect(session.send)
         self.composer.stop_requested.connect(session.stop)
         self.transcript.link_activated.connect(_open_link)
+        self.transcript.empty_action_triggered.connect(self.open_picker)
         self.sidebar.new_chat_requested.connect(self.new_chat)
         self.sidebar.chat_chosen.connect(self._on_chat_chosen)
         self.sidebar.models_requested.connect(self.open_picker)
@@ -192,7 +193,7 @@ class MainWindow(QWidget):
         self.composer.set_enabled_reason(None if session.is_answering else status.send_hindrance(session))
         self.composer.set_hint(status.composer_hint(session))
         self.composer.set_count(status.context_count(session))
-        self.transcript.set_empty_state(status.empty_sentence(session, self._starter))
+        self.transcript.set_empty_state(*status.empty_state(session, self._starter))
 
     def _show_chats(self) -> None:
         self.sidebar.show_chats(self._session.chats, self._session.current.id)

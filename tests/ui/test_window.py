@@ -35,7 +35,7 @@ def test_a_first_start_is_ready_to_be_typed_into(qtbot: QtBot, open_window: Call
     opened = open_window()
     assert opened.engine.loads[0].pair.target == STARTER
     assert opened.engine.loads[0].pair.draft is None
-    assert status.empty_sentence(opened.session, STARTER) == status.READY_WITH_STARTER
+    assert status.empty_state(opened.session, STARTER)[0] == status.READY_WITH_STARTER
     summary = opened.window.header.chip.summary
     assert (summary.dot, summary.target, summary.draft, summary.fact) == (Dot.ready, STARTER.stem, "lookup", "ready")
     assert opened.window.focusWidget() is opened.window.composer.prompt

@@ -107,10 +107,10 @@ def test_shortcuts_and_buttons_show_and_hide_the_same(qtbot: QtBot, open_window:
     window.header.panel_button.click()
     assert window.panel.isVisible()
     qtbot.keyClick(window, Qt.Key.Key_C, both)
-    assert not opened.store.settings.show_sources
-    assert not window.header.sources_button.isChecked()
-    window.header.sources_button.click()
     assert opened.store.settings.show_sources
+    assert window.header.sources_button.isChecked()
+    window.header.sources_button.click()
+    assert not opened.store.settings.show_sources
     qtbot.keyClick(window, Qt.Key.Key_Plus, control)
     assert opened.appearance.zoom == pytest.approx(1.1)
     qtbot.keyClick(window, Qt.Key.Key_0, control)

@@ -211,6 +211,8 @@ class TextSurface(QTextBrowser):
         for run in self._tints[max(0, bisect_right(self._tint_starts, start) - 1) :]:
             if run.start >= end:
                 break
+            if run.source is TokenSource.plain:
+                continue  # the ground itself: what the target wrote alone needs no mark
             token = theme.source_token(run.source, run.drafter)
             colors[token] = theme.source_tint(run.source, run.drafter)
             for word_start, word_end in words:

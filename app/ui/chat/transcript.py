@@ -13,22 +13,22 @@ from PySide6.QtGui import (
     QKeyEvent,
     QPainter,
     QPaintEvent,
-    QPalette,
     QPen,
     QResizeEvent,
     QShowEvent,
 )
-from PySide6.QtWidgets import QAbstractScrollArea, QAbstractSlider, QFrame, QLabel, QWidget
+from PySide6.QtWidgets import QAbstractScrollArea, QAbstractSlider, QFrame, QWidget
 
 from app.chat import Role
 from app.engine.rounds import Span
 from app.ui.chat.buttons import JumpButton
 from app.ui.chat.column import TEXT_LINE, column
+from app.ui.chat.empty import EmptyState
 from app.ui.chat.highlight import find_lexer
 from app.ui.chat.messages import Answer, ShownMessage
 from app.ui.chat.rows import Row, Rows
 from app.ui.chat.views import AnswerView, MessageView, NoteView, UserView
-from app.ui.theme import TEXT, Appearance
+from app.ui.theme import Appearance
 
 __all__ = ["ShownMessage", "TranscriptView"]
 
@@ -53,6 +53,7 @@ class TranscriptView(QAbstractScrollArea):
     """
 
     link_activated = Signal(QUrl)
+    empty_action_triggered = Signal()
 
     def __init__(self, appearance: Appearance, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -70,9 +71,8 @@ class TranscriptView(QAbstractScrollArea):
         self._timer = QTimer(self)
         self._timer.setInterval(FRAME_MS)
         self._timer.timeout.connect(self._drain)
-        self._empty = QLabel(self.viewport())
-        self._empty.setWordWrap(True)
-        self._empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self._empty = EmptyState(appearance, self.viewport())
+        self._empty.acted.connect(self.empty_action_triggered)
         self._jump = JumpButton(appearance, self)
         self._jump.clicked.connect(self.jump_to_latest)
         self.setFrameShape(QFrame.Shape.NoFrame)
@@ -150,8 +150,9 @@ class TranscriptView(QAbstractScrollArea):
                 row.view.set_show_sources(shown)
         self._measure_views()
 
-    def set_empty_state(self, text: str) -> None:
-        self._empty.setText(text)
+    def set_empty_state(self, text: str, action: str = "") -> None:
+        """What stands here while there is no message; `action` is the text of a button, "" for none."""
+        self._empty.show_text(text, action)
         self._arrange()
 
     def jump_to_latest(self) -> None:
@@ -310,10 +311,7 @@ class TranscriptView(QAbstractScrollArea):
         self._jump.raise_()
 
     def _style(self) -> None:
-        palette = self._appearance.palette()
-        palette.setColor(QPalette.ColorRole.Text, self._appearance.theme.color("soft"))
-        self._empty.setPalette(palette)
-        self._empty.setFont(self._appearance.font(TEXT))
+        self._empty.restyle()
 
     # -- what the reader does ---------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.chat import ModelPair
-from app.engine.protocol import MAX_DRAFT_LENGTH, PairChecked
+from app.engine.protocol import DEFAULT_DRAFT_LENGTH, MAX_DRAFT_LENGTH, PairChecked
 from app.ui import wording
 from app.ui.chats import PairChoice
 from app.ui.library.file_field import FileField
@@ -165,7 +165,7 @@ class Picker(QDialog):
             numbers.addSpacing(px(16))
         numbers.addStretch(1)
         layout.addLayout(numbers)
-        note = "Automatic learns what pays on this machine. Up and down arrows change a number."
+        note = f"Automatic drafts up to {DEFAULT_DRAFT_LENGTH} tokens a round. Up and down arrows change a number."
         layout.addWidget(Label(appearance, note, size=HINT, token="faint", wraps=True))
         layout.addStretch(1)
         layout.addSpacing(px(12))
