@@ -195,7 +195,7 @@ class LoadedPair:
             ends=vocabulary.ends,
             suppressed=vocabulary.suppressed,
         )
-        return drafter, f"On: {self._draft.model.path.name} runs ahead."
+        return drafter, f"On: {self._draft.model.path.stem} runs ahead."
 
     def close(self) -> None:
         for held in (self._draft, self._target):

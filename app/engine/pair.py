@@ -25,6 +25,7 @@ class PairVocabulary(Protocol):
 
     @property
     def texts(self) -> Sequence[bytes]: ...
+    def piece(self, token: int, *, special: bool = False) -> bytes: ...
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def check(target: PairVocabulary, draft: PairVocabulary) -> Verdict:
         at = next(i for i, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b)
         token = at + FIRST_COMPARED_TOKEN
         return _differs(
-            f"token {token} is {_shown(ours[at])} for the target and {_shown(theirs[at])} for the draft", token
+            f"token {token} is {_shown(target, token)} for the target and {_shown(draft, token)} for the draft", token
         )
     padded = f" ({difference} padded ids aside)" if difference else ""
     return Verdict(True, f"They fit: both use the same {shared:,} tokens{padded}.")
@@ -72,5 +73,6 @@ def _name(vocabulary: PairVocabulary) -> str:
     return _TYPE_NAMES.get(vocabulary.type, f"method {vocabulary.type}")
 
 
-def _shown(text: bytes) -> str:
-    return f"“{text.decode(errors='replace')}”"
+def _shown(vocabulary: PairVocabulary, token: int) -> str:
+    """The token as it stands in a text, not in the spelling of its vocabulary."""
+    return f"“{vocabulary.piece(token, special=True).decode(errors='replace')}”"

@@ -245,15 +245,20 @@ class Session(QObject):
     def _on_engine_died(self, event: EngineDied) -> None:
         self.progress = None
         self.loaded = None
-        if self._answer is not None:
+        if self._answer is not None and not event.restarting:
             self._end_answer("", wording.notice_of(StopReason.failed, event.sentence))
             self.answer_measured.emit(None)
         if self._load_after is not None and not event.restarting:
             self._load(self._load_after)
             return
-        self._set_state(SessionState.loading if event.restarting else SessionState.dead)
-        kind = ProblemKind.warning if event.restarting else ProblemKind.error
-        self.problem_raised.emit(Problem(kind, event.sentence, can_restart=not event.restarting))
+        if self._answer is None:
+            self._set_state(SessionState.loading if event.restarting else SessionState.dead)
+        else:
+            self.state_changed.emit()  # a message that had not been read goes to the next worker
+        if event.restarting:
+            self.problem_raised.emit(Problem(ProblemKind.warning, f"{event.sentence} {wording.RESTARTING}"))
+        else:
+            self.problem_raised.emit(Problem(ProblemKind.error, event.sentence, can_restart=True))
 
     # -- events: answering --------------------------------------------------------------------------------------------
 

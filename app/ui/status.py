@@ -76,7 +76,7 @@ def panel_state(session: Session) -> tuple[PanelState, str]:
             is_off = session.drafter is DrafterKind.none
             return PanelState.off if is_off else PanelState.on, session.drafter_reason
     if loaded is not None and loaded.draft_problem:
-        return PanelState.failed, loaded.draft_problem
+        return PanelState.idle, f"{loaded.draft_problem} Until then, drafts are looked up in the text so far."
     if choice is None or choice.drafter == "none":
         return PanelState.off, "Off: this pair was chosen without a draft."
     if choice.drafter == "lookup":

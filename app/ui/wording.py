@@ -40,6 +40,9 @@ def footer_of(finished: GenerationFinished, stats: SpeculationStats) -> str:
     return " · ".join(parts)
 
 
+RESTARTING = "It starts again by itself; what was written is safe."
+
+
 def notice_of(reason: StopReason, sentence: str = "") -> str:
     """Why an answer ended, where that needs saying."""
     match reason:

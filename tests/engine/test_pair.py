@@ -18,6 +18,9 @@ class Vocabulary:
     add_bos: bool = True
     add_eos: bool = False
 
+    def piece(self, token: int, *, special: bool = False) -> bytes:
+        return self.texts[token]
+
     @property
     def n_tokens(self) -> int:
         return len(self.texts)

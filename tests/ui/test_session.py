@@ -13,10 +13,11 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from app.chat import ModelPair, Role
-from app.engine.protocol import Fault, GenerationStarted
+from app.engine.protocol import EngineDied, Fault, GenerationStarted
 from app.engine.rounds import DrafterKind, Span, StopReason, TokenSource
 from app.errors import ContextFullError, ModelFileError
 from app.storage.settings import Settings
+from app.ui import wording
 from app.ui.chats import PairChoice, Problem, ProblemKind, SessionState
 from app.ui.session import Session
 from tests.support.fake_engine import CRASH, FakeEngine, finished, round_finished
@@ -215,10 +216,21 @@ def test_a_died_engine_keeps_the_text_and_the_next_message_works(qtbot: QtBot, m
     wait_for(qtbot, session, SessionState.idle if restarting else SessionState.dead)
     assert session.current.shown[-1].text == "Half "
     assert CRASH in session.current.shown[-1].notice
-    assert [(p.sentence, p.can_restart) for p in problems] == [(CRASH, not restarting)]
+    sentence = f"{CRASH} {wording.RESTARTING}" if restarting else CRASH
+    assert [(p.sentence, p.can_restart) for p in problems] == [(sentence, not restarting)]
     ask(qtbot, session, "Again")
     assert session.current.shown[-1].text == engine.answer
     assert session.loaded is not None
+
+
+def test_a_message_that_a_dying_engine_had_not_read_is_answered_by_the_next(qtbot: QtBot, make: Make) -> None:
+    died = EngineDied(CRASH, restarting=True, exit_status=-9)
+    engine, session = make(scripts=[[died, STARTED, round_finished(0, ["After "], 0), finished()]])
+    load(qtbot, session)
+    ask(qtbot, session, "Tell me")
+    assert session.current.shown[-1].text == "After "
+    assert session.current.shown[-1].notice == ""
+    assert len(engine.generations) == 1
 
 
 def test_the_engine_can_be_started_again_by_hand(qtbot: QtBot, make: Make) -> None:
