@@ -84,6 +84,7 @@ class Engine:
         self._worker: WorkerProcess | None = None
         self._inspector: WorkerProcess | None = None
         self._wanted: LoadPair | None = None  # what is loaded, or loading, or comes back after a restart
+        self._loaded: LoadPair | None = None  # what was loaded last
         self._loads_running = 0
         self._gpu_layers = 0  # of the target, as loaded
         self._answers: dict[int, Generate | None] = {}  # without GenerationFinished; None once it has started
@@ -272,10 +273,12 @@ class Engine:
         match event:
             case PairLoaded():
                 self._loads_running -= 1
+                self._loaded = self._wanted
                 self._gpu_layers = event.target.gpu_layers
             case LoadFailed():
                 self._loads_running -= 1
-                self._wanted = None if not self._loads_running else self._wanted
+                if not self._loads_running:
+                    self._wanted = self._loaded if event.kept else None
             case GenerationStarted() if event.request_id in self._answers:
                 self._answers[event.request_id] = None
             case GenerationFinished():

@@ -59,8 +59,12 @@ class LoadedPair:
     def load(self, wanted: LoadPair, on_progress: Progress) -> None:
         """Open the pair. A draft that cannot serve is left out and named in `draft_problem`.
 
-        Raises ModelFileError, OutOfMemoryError or CancelledError for the target; then nothing is loaded.
+        Raises ModelFileError, OutOfMemoryError or CancelledError for the target; then nothing is loaded, unless the
+        header alone was enough to refuse the file.
         """
+        if self._target and self._target.recipe != _recipe(wanted.target, wanted.options):
+            # A file that can be known for unusable must not cost the model that is there.
+            Model(self._library, Path(wanted.target), vocab_only=True).close()
         draft, target = self._draft, self._target
         self._draft = self._target = None
         draft_recipe = _recipe(wanted.draft, wanted.options) if wanted.draft else None

@@ -63,8 +63,7 @@ class Model:
         has_gpu = any(device.type != "cpu" for device in library.devices())
         self.gpu_layers = _offloaded_layers(library.log) if has_gpu else 0  # the log claims layers even without one
         self.vocabulary = Vocabulary(self.handle)
-        if not vocab_only:
-            self._refuse_what_cannot_chat()
+        self._refuse_what_cannot_chat()
 
     def _refuse_what_cannot_chat(self) -> None:
         kind = None
@@ -72,6 +71,8 @@ class Model:
             kind = "a diffusion model"
         elif L.llama_model_has_encoder(self.handle) or not L.llama_model_has_decoder(self.handle):
             kind = "an encoder or embedding model"
+        elif self.metadata(f"{self.architecture}.attention.causal") == "false":
+            kind = "an embedding model"
         if kind:
             self.close()
             raise ModelFileError(f"{self.path.name} is {kind}, which cannot chat. Choose a text generation model.")

@@ -150,7 +150,10 @@ class PairLoaded:
 
 @dataclass(frozen=True)
 class LoadFailed:
+    """`kept`: the file was refused before anything was closed, so what was loaded before still is."""
+
     error: Fault
+    kept: bool = False
 
 
 @dataclass(frozen=True)

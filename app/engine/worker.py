@@ -142,8 +142,7 @@ class Worker:
                     raise CancelledError("Loading was stopped.")
                 self._pair.load(command, progress)
         except SlipstreamError as error:
-            self._pair.close()
-            self.send(LoadFailed(Fault.of(error)))
+            self.send(LoadFailed(Fault.of(error), kept=self._pair.is_loaded))
             return
         self._load_s = time.perf_counter() - started
         gc.collect()

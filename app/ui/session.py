@@ -60,6 +60,7 @@ class Session(QObject):
         self._bridge = EngineBridge(engine, self)
         self._answer: OpenAnswer | None = None
         self._load_after: PairChoice | None = None  # chosen while the engine was busy
+        self._before: tuple[PairChoice, PairLoaded] | None = None  # what a refused load leaves in place
         self._timer = QTimer(self, interval=DRAIN_MS)
         self._timer.timeout.connect(self._drain)
 
@@ -189,6 +190,7 @@ class Session(QObject):
     # -- the engine ---------------------------------------------------------------------------------------------------
 
     def _load(self, choice: PairChoice) -> None:
+        self._before = (self.choice, self.loaded) if self.choice and self.loaded else None
         self.choice = choice
         self.loaded = None
         self.progress = None
@@ -222,8 +224,14 @@ class Session(QObject):
             self._settle()
 
     def _on_load_failed(self, event: LoadFailed) -> None:
-        self.loaded = None
         self.progress = None
+        if event.kept and self._before is not None:
+            self.choice, self.loaded = self._before
+            self.context_changed.emit()
+            self.problem_raised.emit(Problem(ProblemKind.error, f"{event.error.sentence} {wording.KEPT}"))
+            self._settle()
+            return
+        self.loaded = None
         if self._answer is not None or event.error.kind == EngineDiedError.__name__:
             self.state_changed.emit()  # GenerationFinished or EngineDied follows and says how it goes on
             return

@@ -41,6 +41,7 @@ class MainWindow(QWidget):
         self._appearance = appearance
         self._starter = starter
         self._picker: Picker | None = None
+        self._picked: PairChoice | None = None  # not in the settings yet
         self._engine_banners: list[Banner] = []
         self._save_timer = QTimer(self, singleShot=True, interval=SAVE_MS)
         self._save_timer.timeout.connect(self._save)
@@ -194,6 +195,7 @@ class MainWindow(QWidget):
         self.composer.set_hint(status.composer_hint(session))
         self.composer.set_count(status.context_count(session))
         self.transcript.set_empty_state(*status.empty_state(session, self._starter))
+        self._remember_pair()
 
     def _show_chats(self) -> None:
         self.sidebar.show_chats(self._session.chats, self._session.current.id)
@@ -238,6 +240,15 @@ class MainWindow(QWidget):
         self.columns.close_left_drawer()
 
     def _on_chosen(self, choice: PairChoice) -> None:
+        self._picked = choice
+        self._session.choose(choice)
+
+    def _remember_pair(self) -> None:
+        """What was picked and could be loaded comes back at the next start; what was refused does not."""
+        choice = self._picked
+        if choice is None or self._session.loaded is None or self._session.choice != choice:
+            return
+        self._picked = None
         s = self._settings
         s.target = None if choice.target == self._starter else str(choice.target)
         s.draft = None if choice.draft is None else str(choice.draft)
@@ -245,7 +256,6 @@ class MainWindow(QWidget):
         for file in filter(None, (choice.draft, choice.target)):
             s.remember_file(str(file))
         self._save_timer.start()
-        self._session.choose(choice)
 
     def _on_picker_finished(self) -> None:
         if self._picker is not None:

@@ -40,6 +40,7 @@ def footer_of(finished: GenerationFinished, stats: SpeculationStats) -> str:
     return " · ".join(parts)
 
 
+KEPT = "The model that was loaded before stays."
 RESTARTING = "It starts again by itself; what was written is safe."
 
 

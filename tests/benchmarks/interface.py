@@ -114,6 +114,7 @@ def main() -> int:
     engine.subscribe(count_sent)
     with tempfile.TemporaryDirectory() as folder:
         store = SettingsStore(Path(folder) / "settings.json")
+        store.settings.show_sources = arguments.sources
         appearance = Appearance()
         apply_look(app, appearance)
         session = Session(engine, store.settings)

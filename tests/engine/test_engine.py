@@ -355,3 +355,19 @@ def test_a_failed_load_answers_with_an_event_too(engine: Engine, models: Models)
     with pytest.raises(ModelFileError):
         engine.load(ModelPair(models.path("broken-text")), SMALL)
     assert [type(e) for e in seen if isinstance(e, LoadFailed)] == [LoadFailed]
+
+
+@pytest.mark.parametrize("name", ["broken-truncated", "broken-text", "broken-mmproj", "embedding-model"])
+def test_a_refused_target_costs_nothing_that_is_loaded(engine: Engine, models: Models, name: str) -> None:
+    engine.load(ModelPair(models.path("smol-q8"), models.path("smol-q4")), SMALL)
+    failures: list[LoadFailed] = []
+    engine.subscribe(lambda e: failures.append(e) if isinstance(e, LoadFailed) else None)
+    with pytest.raises(ModelFileError):
+        engine.load(ModelPair(models.path(name)), SMALL)
+    assert [failure.kept for failure in failures] == [True]
+    events = list(engine.generate(request()))
+    assert isinstance(events[0], GenerationStarted)
+    assert events[0].drafter is DrafterKind.model
+    # And it is what comes back after a crash.
+    os.kill(worker_pid(engine), signal.SIGKILL)
+    assert finished(list(engine.generate(request(max_tokens=2)))).error is None

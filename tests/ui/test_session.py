@@ -225,7 +225,11 @@ def test_a_died_engine_keeps_the_text_and_the_next_message_works(qtbot: QtBot, m
 
 def test_a_message_that_a_dying_engine_had_not_read_is_answered_by_the_next(qtbot: QtBot, make: Make) -> None:
     died = EngineDied(CRASH, restarting=True, exit_status=-9)
-    engine, session = make(scripts=[[died, STARTED, round_finished(0, ["After "], 0), finished()]])
+
+    def load_again(engine: FakeEngine, _request_id: int) -> None:
+        engine.emit(engine._loaded(engine.loads[-1]))
+
+    engine, session = make(scripts=[[died, load_again, STARTED, round_finished(0, ["After "], 0), finished()]])
     load(qtbot, session)
     ask(qtbot, session, "Tell me")
     assert session.current.shown[-1].text == "After "

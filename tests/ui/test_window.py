@@ -17,6 +17,7 @@ from pytestqt.qtbot import QtBot
 from app.chat import Role
 from app.engine.protocol import GenerationStarted
 from app.engine.rounds import DrafterKind
+from app.errors import ModelFileError
 from app.storage.settings import Settings, SettingsStore
 from app.ui import application, status
 from app.ui.chats import PairChoice, ProblemKind, SessionState
@@ -175,6 +176,19 @@ def test_choosing_a_pair_loads_and_remembers_it(qtbot: QtBot, open_window: Calla
     assert opened.store.settings.target == "/models/big.gguf"
     assert opened.store.settings.recent_files == ["/models/big.gguf"]
     assert opened.window._picker is None
+
+
+def test_a_pair_that_could_not_be_loaded_is_not_remembered(qtbot: QtBot, open_window: Callable[..., Opened]) -> None:
+    opened = open_window()
+    opened.engine.load_fault = ModelFileError("big.gguf is damaged.")
+    opened.window.open_picker()
+    picker = opened.window._picker
+    assert picker is not None
+    picker.target.set_file(Path("/models/big.gguf"))
+    qtbot.waitUntil(picker.load_button.isEnabled)
+    picker.load_button.click()
+    qtbot.waitUntil(lambda: bool(opened.window.banners.banners))
+    assert opened.store.settings.target is None
 
 
 def test_a_verdict_comes_while_an_answer_is_written(qtbot: QtBot, open_window: Callable[..., Opened]) -> None:
