@@ -96,6 +96,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--rate", type=float, default=200.0, help="tokens per second")
+    parser.add_argument("--sources", action="store_true", help="with the colours of the sources in the transcript")
     arguments = parser.parse_args()
 
     app = TimedApplication()
