@@ -16,7 +16,7 @@ from app.engine.rounds import DrafterKind, Span, TokenSource
 from app.ui.chat.alignment import Alignment, plain_positions
 from app.ui.chat.fences import SPLIT_AT, Segment, SegmentScanner
 from app.ui.chat.highlight import Highlighter
-from app.ui.chat.markdown import MarkdownSurface
+from app.ui.chat.markdown import MarkdownSurface, settled_length
 from app.ui.chat.messages import Answer, ShownMessage, SourceRun
 from app.ui.theme import Appearance, ThemeMode
 
@@ -402,3 +402,49 @@ def test_a_reopened_answer_goes_on_where_it_was() -> None:
     answer.finish("", "")
     assert [s.content(answer.text) for s in answer.segments] == ["x = 1\ny = 2", "Done."]
     assert answer.shown() == replace(shown, text=answer.text, spans=(*shown.spans, span("\ny = 2\n```\nDone.")))
+
+
+@pytest.mark.parametrize("mark", ["-", "*", "1", "1.", "12)", "#", "##", "---", "===", ">", "|", "  - "])
+def test_a_mark_without_words_changes_nothing_before_it(mark: str) -> None:
+    """While it is written, a list or an underline must not turn the paragraph before it into something else."""
+    text = f"A paragraph before it.\n{mark}"
+    assert settled_length(text) == len("A paragraph before it.\n")
+    assert settled_length(f"{text} words") == len(f"{text} words")
+
+
+@pytest.mark.parametrize("text", ["", "1", "- ", "Words", "Words\n", "Words - more", "A\n\nB"])
+def test_other_texts_are_shown_as_far_as_they_go(text: str) -> None:
+    assert settled_length(text) == len(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "This is how it can be used, in a few words:\n\n1. The first\n2. The second",
+        "A paragraph that may be a heading\n- and is none",
+        "| a | b |\n|---|---|\n| 1 | 2 |\n\nAfter it",
+        "> quoted words\n\nplain words **and bold** ones",
+    ],
+)
+def test_tints_painted_before_the_end_do_not_outlive_what_they_were_painted_for(qtbot: QtBot, text: str) -> None:
+    """A paragraph may have been a list item for a frame; its tints must not stay where that had its words."""
+
+    def shapes(*prefixes: str) -> list[list[object]]:
+        surface = MarkdownSurface(Appearance(ThemeMode.light))
+        qtbot.addWidget(surface)
+        for prefix in prefixes:
+            run = SourceRun(4, len(prefix), TokenSource.recovered, DrafterKind.model)
+            surface.set_markdown(prefix, [run])
+            surface.resize(400, surface.height_for(400))
+            surface.grab()
+        found: list[list[object]] = []
+        block = surface.document().begin()
+        while block.isValid():
+            rect = surface.document().documentLayout().blockBoundingRect(block)
+            rect.setHeight(block.layout().boundingRect().bottom())
+            found.append([rects for rects, _ in surface._shapes_of(block, rect) if isinstance(rects, list)])
+            block = block.next()
+        return found
+
+    for cut in range(5, len(text)):
+        assert shapes(text[:cut], text) == shapes(text), text[:cut]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -39,6 +40,18 @@ _RULE = QTextFormat.Property.BlockTrailingHorizontalRulerWidth.value
 _OWN_RULE = QTextFormat.Property.UserProperty.value
 
 Edit = tuple[int, int, QTextCharFormat]
+
+_OPEN_MARK = re.compile(r"\n[ \t]*(?:[-*+=_#>|:`~]+|\d{1,9}[.)]?)[ \t]*$")
+
+
+def settled_length(text: str) -> int:
+    """How much of a text that is still being written can be shown without turning into something else.
+
+    A last line of nothing but marks (a bullet, a number, an underline) would change the paragraph before it for a
+    moment, until its own words follow.
+    """
+    found = _OPEN_MARK.search(text)
+    return found.start() + 1 if found else len(text)
 
 
 class MarkdownSurface(TextSurface):
@@ -83,12 +96,22 @@ class MarkdownSurface(TextSurface):
         self._style_text()
         self._style_blocks(tables)
         cursor.endEditBlock()
+        document.setIndentWidth(self._widest_marker())
         document.markContentsDirty(0, document.characterCount())
         if anchor != position and max(anchor, position) < document.characterCount():
             selection = QTextCursor(document)
             selection.setPosition(anchor)
             selection.setPosition(position, QTextCursor.MoveMode.KeepAnchor)
             self.setTextCursor(selection)
+
+    def _widest_marker(self) -> float:
+        """Room for the longest number of a list, which Qt would cut off at the left."""
+        widest, block = 0, self.document().begin()
+        while block.isValid():
+            if (found := block.textList()) is not None:
+                widest = max(widest, self.fontMetrics().horizontalAdvance(found.itemText(block)))
+            block = block.next()
+        return max(self.appearance.px(_INDENT), widest + self.appearance.px(8))
 
     def _tables(self) -> list[QTextTable]:
         return [frame for frame in self.document().rootFrame().childFrames() if isinstance(frame, QTextTable)]

@@ -58,7 +58,7 @@ class TextSurface(QTextBrowser):
         self._tints: list[SourceRun] = []  # in document positions
         self._tint_starts: list[int] = []
         self._pills: list[Pill] = []
-        self._shapes: dict[tuple[int, int, float, str], list[Shape]] = {}
+        self._shapes: dict[tuple[int, float, float, float, float, str], list[Shape]] = {}
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
@@ -181,7 +181,10 @@ class TextSurface(QTextBrowser):
         return []
 
     def _shapes_of(self, block: QTextBlock, rect: QRectF) -> list[Shape]:
-        key = (block.position(), round(rect.left()), rect.top(), block.text())
+        line = block.layout().lineAt(0)
+        # The first line's place and width: the same words may have been a list item or a heading a moment ago.
+        look = (line.x(), line.naturalTextWidth()) if line.isValid() else (0.0, 0.0)
+        key = (block.position(), rect.left(), rect.top(), *look, block.text())
         shapes = self._shapes.get(key)
         if shapes is None:
             if len(self._shapes) > 2000:

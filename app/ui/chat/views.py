@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QLabel, QWidget
 from app.ui.chat.buttons import CopyButton
 from app.ui.chat.code import CodeBlock
 from app.ui.chat.column import TEXT_LINE
-from app.ui.chat.markdown import MarkdownSurface
+from app.ui.chat.markdown import MarkdownSurface, settled_length
 from app.ui.chat.messages import Answer, SourceRun
 from app.ui.chat.reasoning import ReasoningBlock
 from app.ui.chat.surface import PlainSurface
@@ -152,12 +152,15 @@ class AnswerView(MessageView):
         if i == len(self.parts):
             self.parts.append(self._make_part(segment.is_code))
             self._heights.append(0)
-        runs: Sequence[SourceRun] = answer.text_runs.between(segment.start, segment.end) if self._show_sources else ()
+        end = segment.end
+        if answer.is_open and not segment.is_code and i == len(answer.segments) - 1:
+            end = segment.start + settled_length(answer.text[segment.start : segment.end])
+        runs: Sequence[SourceRun] = answer.text_runs.between(segment.start, end) if self._show_sources else ()
         part = self.parts[i]
         if isinstance(part, CodeBlock):
             part.show_segment(segment, answer.text, runs)
         else:
-            part.set_markdown(answer.text[segment.start : segment.end], runs)
+            part.set_markdown(answer.text[segment.start : end], runs)
         self._heights[i] = 0
 
     def _make_part(self, is_code: bool) -> MarkdownSurface | CodeBlock:
