@@ -69,9 +69,8 @@ class Context:
         self.tokens: list[int] = []
         self.busy_s = 0.0  # seconds of decoding so far
         self.vocabulary_size = model.vocabulary.n_tokens
-        self._no_logits: Logits = np.empty((0, model.vocabulary.n_tokens), dtype=np.float32)
-        self._logits = self._no_logits  # of the last decode
-        self._views: dict[tuple[int, int], Logits] = {}
+        self._logits: list[Logits] = []  # the rows of the last decode
+        self._views: dict[tuple[int, int], list[Logits]] = {}
         self.can_rewind = self._probe_rewind()
 
     @property
@@ -89,7 +88,7 @@ class Context:
             raise ValueError(f"a batch of {n} tokens with {outputs} rows of logits")
         if len(self.tokens) + n > self.size:
             raise ContextFullError(f"The context of {self.size} tokens is full.")
-        self._logits = self._no_logits
+        self._logits = []
         batch = self._batch.fill(tokens, len(self.tokens), outputs)
         started = time.perf_counter()
         code = L.llama_decode(self.handle, batch)
@@ -99,7 +98,7 @@ class Context:
         if code == 0:
             self.tokens.extend(tokens)
             if outputs:
-                self._logits = self._view(address, outputs)
+                self._logits = self._views_of(address, outputs)
             return
         del self.tokens[L.llama_memory_seq_pos_max(self._memory, 0) + 1 :]
         if code == 1:
@@ -117,19 +116,18 @@ class Context:
         """Logits of row `row` of the last decode, shape (n_vocab,). A view that the next decode overwrites."""
         if not 0 <= row < len(self._logits):
             raise IndexError(f"row {row} of {len(self._logits)}")
-        found: Logits = self._logits[row]
-        return found
+        return self._logits[row]
 
-    def _view(self, address: int, outputs: int) -> Logits:
-        """The rows at `address` as an array. llama.cpp reuses its buffer, so most rounds find their view again."""
-        view = self._views.get((address, outputs))
-        if view is None:
+    def _views_of(self, address: int, outputs: int) -> list[Logits]:
+        """The rows at `address` as arrays. llama.cpp reuses its buffer, so most rounds find their views again."""
+        views = self._views.get((address, outputs))
+        if views is None:
             rows = (ctypes.c_float * (outputs * self.vocabulary_size)).from_address(address)
-            view = np.frombuffer(rows, dtype=np.float32).reshape(outputs, -1)  # type: ignore[call-overload]
+            views = list(np.frombuffer(rows, dtype=np.float32).reshape(outputs, -1))  # type: ignore[call-overload]
             if len(self._views) > 64:
                 self._views.clear()
-            self._views[address, outputs] = view
-        return view
+            self._views[address, outputs] = views
+        return views
 
     def rewind(self, length: int) -> None:
         """Drop what the memory holds after the first `length` tokens.

@@ -56,7 +56,7 @@ class WorkerProcess:
             stderr=subprocess.PIPE,
             cwd=paths.data_folder(),
             creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
-            env={**os.environ, "GGML_NO_BACKTRACE": "1"},
+            env={**os.environ, "GGML_NO_BACKTRACE": "1"},  # an abort shall not start a debugger
         )
         self._stderr_reader = threading.Thread(target=self._read_stderr, name="worker-stderr", daemon=True)
         self._reader = threading.Thread(target=self._read, name="worker-events", daemon=True)

@@ -25,36 +25,60 @@ _COLUMN = 32  # logits that one maximum stands for in the search for the top k
 
 
 class Distribution:
-    """Probabilities over the surviving tokens, in any order. `probs` sum to 1. Both have shape (survivors,)."""
+    """Weights over the surviving tokens, in any order; a probability is a weight over their sum.
 
-    __slots__ = ("_ids", "only", "probs")
+    `ids` and `weights` have shape (survivors,). What a draw needs is summed at the first draw and kept.
+    """
 
-    def __init__(self, ids: Ids | None, probs: Floats, only: int | None = None) -> None:
-        self._ids = ids
-        self.probs = probs
-        self.only = int(ids[0]) if ids is not None and len(ids) == 1 else only  # the one survivor, if it is one
+    __slots__ = ("_cumulated", "_drawn", "_ids", "only", "weights")
+
+    def __init__(self, ids: Ids, weights: Floats) -> None:
+        self._ids: Ids | None = ids
+        self.weights = weights
+        self.only: int | None = int(ids[0]) if len(ids) == 1 else None  # the one survivor, if it is one
+        self._cumulated: Floats | None = None
+        self._drawn = (-1, 0.0)  # the last draw and its probability, which the verdict asks for
 
     @classmethod
     def certain(cls, token: int) -> Distribution:
-        return cls(None, _CERTAIN, token)
+        """All on one token: greedy decoding, or a lookup."""
+        made = cls.__new__(cls)
+        made._ids, made.weights, made.only = None, _CERTAIN, token  # noqa: SLF001 (its own)
+        return made
 
     @property
     def ids(self) -> Ids:
         return np.array([self.only]) if self._ids is None else self._ids
 
+    @property
+    def probs(self) -> Floats:
+        """Shape (survivors,), sums to 1."""
+        probs: Floats = self.weights / self.weights.sum()
+        return probs
+
     def probability(self, token: int) -> float:
         """0.0 for a token that did not survive."""
         if self.only is not None:
             return 1.0 if self.only == token else 0.0
+        if token == self._drawn[0]:
+            return self._drawn[1]
         at = (self.ids == token).nonzero()[0]
-        return float(self.probs[at[0]]) if len(at) else 0.0
+        return float(self.weights[at[0]] / self._sums()[-1]) if len(at) else 0.0
 
     def draw(self, rng: np.random.Generator) -> int:
         if self.only is not None:
             return self.only
-        cumulated = self.probs.cumsum()
-        # The last sum may be a rounding error below 1; scaling by it keeps the draw inside.
-        return int(self.ids[cumulated.searchsorted(rng.random() * cumulated[-1], side="right")])
+        sums = self._sums()
+        total = sums[-1]
+        at = sums.searchsorted(rng.random() * total, side="right")
+        token = int(self.ids[at])
+        self._drawn = (token, float(self.weights[at] / total))
+        return token
+
+    def _sums(self) -> Floats:
+        if self._cumulated is None:
+            self._cumulated = self.weights.cumsum()
+        return self._cumulated
 
 
 def fresh_seed() -> int:
@@ -111,8 +135,7 @@ def distribution(
         return Distribution.certain(int(logits.argmax()))
     ids, weights = _survivors(logits, params)
     # Weights are relative to the best before the temperature: exp(x / T) = exp(x) ** (1 / T).
-    probs = weights if params.temperature == 1.0 else weights ** (1.0 / params.temperature)
-    return Distribution(ids, probs / probs.sum())
+    return Distribution(ids, weights if params.temperature == 1.0 else weights ** (1.0 / params.temperature))
 
 
 def _survivors(logits: npt.NDArray[np.float32], params: SamplingParams) -> tuple[Ids, Floats]:
@@ -123,7 +146,7 @@ def _survivors(logits: npt.NDArray[np.float32], params: SamplingParams) -> tuple
     if 0 < params.top_k < len(logits):
         ids, values = best_first(logits, params.top_k)
         weights = _weights(values, values[0])
-        total = weights.sum()
+        total = None
     elif params.top_p < 1.0:
         ids, weights, total = _head_that_holds(logits, params.top_p)
     else:  # no filter needs an order
@@ -131,7 +154,8 @@ def _survivors(logits: npt.NDArray[np.float32], params: SamplingParams) -> tuple
         ids = (weights >= params.min_p).nonzero()[0]
         return ids, weights[ids]
     if params.top_p < 1.0:
-        keep = int(weights.cumsum().searchsorted(params.top_p * total)) + 1
+        sums = weights.cumsum()
+        keep = int(sums.searchsorted(params.top_p * (sums[-1] if total is None else total))) + 1
         ids, weights = ids[:keep], weights[:keep]
     if params.min_p > 0:
         keep = int(np.count_nonzero(weights >= params.min_p))
@@ -161,7 +185,7 @@ def _weights(logits: npt.NDArray[np.float32], best: np.float32) -> Floats:
 
 
 def best_first(logits: npt.NDArray[np.float32], k: int) -> tuple[Ids, npt.NDArray[np.float32]]:
-    """Ids and values of the k largest logits, largest first; the lower id comes first among equals.
+    """Ids and values of the k largest logits, largest first; the higher id comes first among equals.
 
     The k-th largest of some columns' maxima is a lower bound for the k-th largest logit, because at least k logits
     reach it. Few more do, and only those are sorted.
@@ -177,5 +201,5 @@ def best_first(logits: npt.NDArray[np.float32], k: int) -> tuple[Ids, npt.NDArra
     else:
         candidates = np.arange(len(logits))
     values = logits[candidates]
-    order = (-values).argsort(kind="stable")[:k]
+    order = values.argsort(kind="stable")[: -k - 1 : -1]
     return candidates[order], values[order]

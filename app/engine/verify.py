@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,8 +36,7 @@ class Draft:
         return len(self.tokens)
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(NamedTuple):
     """The first `accepted` draft tokens stand; the target adds `token`, which is recovered, bonus or plain."""
 
     accepted: int
@@ -73,5 +73,4 @@ def residual(target_probs: Distribution, draft_probs: Distribution) -> Distribut
     at = np.minimum(sorted_ids.searchsorted(target_probs.ids), len(order) - 1)
     shared = sorted_ids[at] == target_probs.ids
     difference = np.maximum(target_probs.probs - np.where(shared, draft_probs.probs[order[at]], 0.0), 0.0)
-    total = difference.sum()
-    return Distribution(target_probs.ids, difference / total) if total > 0 else target_probs
+    return Distribution(target_probs.ids, difference) if difference.any() else target_probs

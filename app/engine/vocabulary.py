@@ -26,6 +26,7 @@ class Vocabulary:
         self.add_bos = bool(L.llama_vocab_get_add_bos(self._handle))
         self.add_eos = bool(L.llama_vocab_get_add_eos(self._handle))
         self._buffer = ctypes.create_string_buffer(256)
+        self._pieces: dict[tuple[int, bool], bytes] = {}
 
     def _special(self, get: Callable[[int], int]) -> int | None:
         token = get(self._handle)
@@ -74,6 +75,12 @@ class Vocabulary:
 
     def piece(self, token: int, *, special: bool = False) -> bytes:
         """The bytes a token adds to the text; b"" for control tokens unless `special`."""
+        found = self._pieces.get((token, special))
+        if found is None:
+            found = self._pieces[token, special] = self._read_piece(token, special)
+        return found
+
+    def _read_piece(self, token: int, special: bool) -> bytes:
         self._checked(token)
         n = L.llama_token_to_piece(self._handle, token, self._buffer, len(self._buffer), 0, special)
         if n < 0:

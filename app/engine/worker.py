@@ -192,7 +192,7 @@ def main() -> int:
     """Run a worker on this process's standard streams."""
     log.start("engine")
     # Events go to a private copy of standard output: a stray print must not end up between them.
-    events = os.fdopen(os.dup(1), "wb", buffering=0)
+    events = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     try:
         Worker(sys.stdin.buffer, events).run()

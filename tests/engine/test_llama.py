@@ -188,10 +188,10 @@ def test_a_path_with_any_letters_opens(library: Library, models: Models, tmp_pat
         assert opened.vocabulary.n_tokens == 512
 
 
-def test_an_embedding_model_is_refused_in_words(library: Library, models: Models, cancel: CancelFlag) -> None:
-    opened = Model(library, models.path("embedding-model"))
-    with contextlib.closing(opened), pytest.raises(ModelFileError, match="cannot chat"):
-        Context(opened, size=128, threads=1, cancel=cancel)
+@pytest.mark.parametrize("vocab_only", [False, True])
+def test_an_embedding_model_is_refused_in_words(library: Library, models: Models, vocab_only: bool) -> None:
+    with pytest.raises(ModelFileError, match="cannot chat"):
+        Model(library, models.path("embedding-model"), vocab_only=vocab_only)
 
 
 def test_a_sliding_window_can_be_rewound(library: Library, models: Models, cancel: CancelFlag) -> None:

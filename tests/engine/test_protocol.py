@@ -23,6 +23,8 @@ def example(kind: Any) -> Any:
     if dataclasses.is_dataclass(kind):
         hints = typing.get_type_hints(kind)
         return kind(**{f.name: example(hints[f.name]) for f in dataclasses.fields(kind)})  # type: ignore[operator]
+    if hasattr(kind, "_fields"):  # a named tuple
+        return kind(*(example(hint) for hint in typing.get_type_hints(kind).values()))
     if origin is tuple:
         return (example(args[0]), example(args[0]))
     if origin in (typing.Union, types.UnionType):
