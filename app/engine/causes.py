@@ -113,7 +113,7 @@ def explain_death(exit_status: int | None, last_words: str = "") -> Death:
             "faster weight layouts that need it.",
             without_extra_bufts=True,
         )
-    if ended_by == getattr(signal, "SIGKILL", -1):
+    if ended_by == getattr(signal, "SIGKILL", -1) and not last_words:
         return Death(
             "The engine was ended from outside, as systems do when memory runs out. Close other programs, "
             "or choose a smaller model or a shorter context.",
@@ -124,7 +124,7 @@ def explain_death(exit_status: int | None, last_words: str = "") -> Death:
     if re.search(r"out of memory|unable to allocate|failed to allocate|ErrorOutOf", last_words, re.IGNORECASE):
         return Death("The engine stopped: the model needs more memory than is free.", fewer_gpu_layers=True)
     if last_words:
-        return Death(f"The engine stopped on an error inside llama.cpp: {last_words.splitlines()[-1][:200]}")
+        return Death(f"The engine stopped: {last_words.splitlines()[-1][:200]}")
     if ended_by in (signal.SIGSEGV, signal.SIGABRT):
         return Death("The engine crashed inside llama.cpp.")
     return Death("The engine stopped unexpectedly.")

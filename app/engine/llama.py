@@ -11,7 +11,7 @@ import os
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import llama_cpp.llama_cpp as L
 
@@ -54,18 +54,21 @@ class CancelFlag:
 class Library:
     """llama.cpp itself: started once per process. Keeps the newest log lines, from which causes are read."""
 
+    _alive: ClassVar[list[Library]] = []  # llama.cpp calls back until the process ends, whoever forgets this object
+
     def __init__(self, on_abort: Callable[[str], None] = lambda text: None) -> None:
         os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # otherwise an abort forks a debugger
         self.log: deque[str] = deque(maxlen=400)
         self._on_log = L.llama_log_callback(self._keep_log)
         L.llama_log_set(self._on_log, ctypes.c_void_p(0))
         self._on_abort = ctypes.CFUNCTYPE(None, ctypes.c_char_p)(
-            lambda text: on_abort((text or b"").decode(errors="replace").strip())
+            lambda text: on_abort("an error inside llama.cpp: " + (text or b"").decode(errors="replace").strip())
         )
         _ggml("ggml_set_abort_callback", ctypes.c_void_p, [ctypes.c_void_p])(
             ctypes.cast(self._on_abort, ctypes.c_void_p)
         )
         L.llama_backend_init()
+        Library._alive.append(self)
 
     def _keep_log(self, level: int, text: bytes, _data: int) -> None:
         with contextlib.suppress(Exception):  # an exception must not cross into C

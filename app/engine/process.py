@@ -13,7 +13,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from app import paths
-from app.engine.protocol import Command, ProtocolError, Shutdown, WorkerAborted, WorkerEvent, decode, encode
+from app.engine.protocol import (
+    PROTOCOL_VERSION,
+    Command,
+    ProtocolError,
+    Shutdown,
+    WorkerAborted,
+    WorkerEvent,
+    WorkerStarted,
+    decode,
+    encode,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -97,9 +107,12 @@ class WorkerProcess:
             for line in lines:
                 try:
                     event = decode(line)
+                    if isinstance(event, WorkerStarted) and event.protocol != PROTOCOL_VERSION:
+                        raise ProtocolError(f"a worker of protocol {event.protocol}, not {PROTOCOL_VERSION}")
                 except ProtocolError as error:
                     _log.error("%s", error)
-                    self._process.kill()  # the two sides are not the same build
+                    self._last_words = "the engine's process is of another version. Install Slipstream again."
+                    self._process.kill()
                     break
                 if isinstance(event, WorkerAborted):
                     self._last_words = event.text

@@ -181,6 +181,13 @@ def test_a_worker_that_keeps_dying_is_left_alone_until_asked(models: Models) -> 
         assert finished(list(engine.generate(request()))).stop_reason is StopReason.failed
 
 
+def test_a_worker_of_another_version_is_not_talked_to(models: Models) -> None:
+    hello = '{"type":"WorkerStarted","body":{"protocol":999,"llama_cpp":"9","pid":1}}'
+    script = f"import sys, time; print({hello!r}, flush=True); time.sleep(60)"
+    with Engine([sys.executable, "-c", script]) as engine, pytest.raises(EngineDiedError, match="another version"):
+        engine.load(ModelPair(models.path("tiny-small")), SMALL)
+
+
 def test_a_program_that_is_not_a_worker(models: Models) -> None:
     with Engine([sys.executable, "-c", "print('hello')"]) as engine, pytest.raises(EngineDiedError):
         engine.load(ModelPair(models.path("tiny-small")), SMALL)

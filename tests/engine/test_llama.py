@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -221,6 +223,17 @@ def test_a_header_alone_tells_the_facts(library: Library, models: Models) -> Non
         pytest.raises(ValueError, match="no context"),
     ):
         Context(peeked, size=64, threads=1, cancel=CancelFlag())
+
+
+def test_a_forgotten_library_can_still_be_called_back(models: Models) -> None:
+    """llama.cpp keeps the address of its log callback; what stands there must not go away."""
+    script = (
+        "import gc, sys; from pathlib import Path; from app.engine.llama import Library, L\n"
+        "Library(); gc.collect(); junk = [bytearray(100) for _ in range(10_000)]\n"
+        "sys.exit(L.llama_model_load_from_file(sys.argv[1].encode(), L.llama_model_default_params()) is None)"
+    )
+    ended = subprocess.run([sys.executable, "-c", script, str(models.path("tiny-small"))], timeout=60, check=False)
+    assert ended.returncode == 0
 
 
 def test_devices_are_listed(library: Library) -> None:
