@@ -225,7 +225,9 @@ class Engine:
                 self._handle(sender, item)
             except OSError as error:
                 _log.exception("the engine's process could not be started")
-                self._fail_everything(f"The engine could not be started: {error.strerror or error}.")
+                sentence = f"The engine could not be started: {error.strerror or error}."
+                self._fail_everything(sentence)
+                self._refuse_checks(sentence)
                 self._emit(EngineDied("The engine could not be started.", restarting=False, exit_status=None))
         if self._worker:
             self._worker.close()
@@ -329,14 +331,18 @@ class Engine:
             self._emit(LoadFailed(fault))
 
     def _on_inspector_death(self, ended: WorkerEnded) -> None:
-        checks, self._checks = self._checks, []
-        for check in checks:
-            reason = "One of these files crashes llama.cpp when it is opened. It may be damaged; download it again."
-            self._emit(PairChecked(check.target, check.draft, False, reason))
+        self._refuse_checks(
+            "One of these files crashes llama.cpp when it is opened. It may be damaged; download it again."
+        )
         if self._asked_for_devices:
             self._asked_for_devices = False
             sentence = explain_death(ended.exit_status, ended.last_words).sentence
             self._emit(EngineDied(sentence, False, ended.exit_status))
+
+    def _refuse_checks(self, reason: str) -> None:
+        checks, self._checks = self._checks, []
+        for check in checks:
+            self._emit(PairChecked(check.target, check.draft, False, reason))
 
     def _running_worker(self) -> WorkerProcess:
         if self._worker is None:

@@ -86,7 +86,7 @@ def generate(
     nothing but tokens of prompt and answer. Raises SlipstreamError when the target cannot be computed.
     """
     tokens = list(prompt)
-    index = 0
+    number = 0
     try:
         # Prefill: all but the last token, which the first round evaluates.
         target.rewind(reusable_prefix(target.tokens, tokens))
@@ -101,7 +101,7 @@ def generate(
 
             # Draft. The first round has none: the first token comes as early as without a draft.
             length = min(pacing.next_length(), answer.room - 1, target.size - len(tokens), MAX_DRAFT_LENGTH)
-            draft = drafter.draft(length) if index > 0 and length > 0 else Draft()
+            draft = drafter.draft(length) if number > 0 and length > 0 else Draft()
 
             # Verify: one pass of the target over the pending token and the whole draft.
             before = target.busy_s
@@ -124,7 +124,7 @@ def generate(
             unkept = len(draft) - accepted
             now = time.perf_counter()
             finished = Round(
-                index=index,
+                number=number,
                 drafter=draft.drafter if len(draft) else DrafterKind.none,
                 tokens=tuple(new),
                 drafted=len(draft),
@@ -134,7 +134,7 @@ def generate(
                 times=RoundTimes(draft.seconds, verify_s, now - started - draft.seconds - verify_s),
                 rejected_texts=() if ended_inside else tuple(map(answer.text.show, draft.tokens[accepted:])),
             )
-            started, index = now, index + 1
+            started, number = now, number + 1
             pacing.observe(finished)
             yield finished
     except CancelledError:
@@ -150,6 +150,8 @@ def generate(
 def _target_probs(
     target: TokenMemory, tokens: Sequence[int], draft: Draft, params: SamplingParams, suppressed: Ids | None
 ) -> Callable[[int], Distribution]:
+    """What the target draws from behind the first i draft tokens of this round."""
+
     def at(i: int) -> Distribution:
         return distribution(target.logits(i), params, recent_tokens(params, tokens, draft.tokens[:i]), suppressed)
 

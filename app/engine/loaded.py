@@ -62,42 +62,34 @@ class LoadedPair:
         Raises ModelFileError, OutOfMemoryError or CancelledError for the target; then nothing is loaded, unless the
         header alone was enough to refuse the file.
         """
-        if self._target and self._target.recipe != _recipe(wanted.target, wanted.options):
-            # A file that can be known for unusable must not cost the model that is there.
-            Model(self._library, Path(wanted.target), vocab_only=True).close()
-        draft, target = self._draft, self._target
-        self._draft = self._target = None
-        draft_recipe = _recipe(wanted.draft, wanted.options) if wanted.draft else None
-        if draft and draft.recipe != draft_recipe:
-            draft.close()
-            draft = None
-        target_recipe = _recipe(wanted.target, wanted.options)
-        if target and target.recipe != target_recipe:
-            target.close()
-            target = None
-        try:
-            self._target = target or self._open("target", wanted.target, wanted.options, target_recipe, on_progress)
-            self._draft, draft = draft, None
-        finally:
-            if draft:
-                draft.close()
-        model = self._target.model
-        self._prompts = PromptBuilder(
-            model.vocabulary, model.chat_template, model.architecture, context=self._target.context.size
-        )
+        recipe = _recipe(wanted.target, wanted.options)
+        if self._target is None or self._target.recipe != recipe:
+            if self._target:
+                # A file that can be known for unusable must not cost the model that is there.
+                Model(self._library, Path(wanted.target), vocab_only=True).close()
+            self.close()
+            self._target = self._open("target", wanted.target, wanted.options, recipe, on_progress)
+            model, context = self._target.model, self._target.context
+            self._prompts = PromptBuilder(
+                model.vocabulary, model.chat_template, model.architecture, context=context.size
+            )
+        self._load_draft(wanted, on_progress)
+
+    def _load_draft(self, wanted: LoadPair, on_progress: Progress) -> None:
         self.draft_problem = None
-        if not wanted.draft:
+        recipe = _recipe(wanted.draft, wanted.options) if wanted.draft else None
+        if self._draft and self._draft.recipe != recipe:
+            self._close_draft()
+        if wanted.draft is None or recipe is None:
             return
         try:
-            self._draft = self._draft or self._open("draft", wanted.draft, wanted.options, draft_recipe, on_progress)
+            self._draft = self._draft or self._open("draft", wanted.draft, wanted.options, recipe, on_progress)
             self._refuse_unfit_draft()
         except CancelledError:
             self.close()
             raise
         except SlipstreamError as error:
-            if self._draft:
-                self._draft.close()
-                self._draft = None
+            self._close_draft()
             self.draft_problem = str(error)
 
     def _open(
@@ -105,7 +97,7 @@ class LoadedPair:
         part: Literal["target", "draft"],
         path: str,
         options: LoadOptions,
-        recipe: tuple[object, ...] | None,
+        recipe: tuple[object, ...],
         on_progress: Progress,
     ) -> _Open:
         if part == "draft":
@@ -129,7 +121,7 @@ class LoadedPair:
         except BaseException:
             model.close()
             raise
-        return _Open(model, context, recipe or ())
+        return _Open(model, context, recipe)
 
     def _check_against_target(self, draft: Model) -> None:
         assert self._target is not None
@@ -202,10 +194,15 @@ class LoadedPair:
         return drafter, f"On: {self._draft.model.path.stem} runs ahead."
 
     def close(self) -> None:
-        for held in (self._draft, self._target):
-            if held:
-                held.close()
-        self._draft = self._target = None
+        self._close_draft()
+        if self._target:
+            self._target.close()
+            self._target = None
+
+    def _close_draft(self) -> None:
+        if self._draft:
+            self._draft.close()
+            self._draft = None
 
 
 def _recipe(path: str, options: LoadOptions) -> tuple[object, ...]:

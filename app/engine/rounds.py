@@ -1,11 +1,10 @@
 """What one round of speculative decoding leaves behind: its tokens, where each came from, its counters and times.
 
-The parts of which a round has many are named tuples: they are made in a fraction of a frozen dataclass's time.
+Named tuples, because they are made in a fraction of a frozen dataclass's time and travel as short arrays.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -66,15 +65,14 @@ class RoundTimes(NamedTuple):
         return self.draft + self.verify + self.sample
 
 
-@dataclass(frozen=True)
-class Round:
+class Round(NamedTuple):
     """One draft, one target pass, one outcome.
 
     `drafted == accepted + rejected + discarded` always holds. `rejected` includes the draft tokens that stood after the
     first rejection; `discarded` are draft tokens behind the end of the answer, of which nobody knows the verdict.
     """
 
-    index: int
+    number: int  # from 0, in the answer
     drafter: DrafterKind
     tokens: tuple[Token, ...]
     drafted: int

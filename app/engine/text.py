@@ -138,8 +138,7 @@ class TextStream:
 
     def _bytes_of(self, token: int) -> bytes:
         shown = self._piece(token)
-        expected = self._expected_tags()
-        if shown or not expected:
+        if shown or not (expected := self._expected_tags()):
             return shown
         # A control token has no text of its own, but may be a tag or a part of one.
         hidden = self._piece(token, special=True)

@@ -143,7 +143,7 @@ def test_a_worker_killed_in_an_answer_is_replaced(engine: Engine, models: Models
     events: list[Event] = []
     for event in engine.generate(request(max_tokens=None)):
         events.append(event)
-        if isinstance(event, RoundFinished) and event.round.index == 5:
+        if isinstance(event, RoundFinished) and event.round.number == 5:
             os.kill(worker_pid(engine), kill)
     end = finished(events)
     assert end.stop_reason is StopReason.failed
@@ -194,8 +194,11 @@ def test_a_program_that_is_not_a_worker(models: Models) -> None:
 
 
 def test_a_program_that_is_not_there(models: Models, tmp_path: Path) -> None:
-    with Engine([str(tmp_path / "nothing")]) as engine, pytest.raises(EngineDiedError, match="could not be started"):
-        engine.load(ModelPair(models.path("tiny-small")), SMALL)
+    with Engine([str(tmp_path / "nothing")]) as engine:
+        with pytest.raises(EngineDiedError, match="could not be started"):
+            engine.load(ModelPair(models.path("tiny-small")), SMALL)
+        assert "could not be started" in engine.check(ModelPair(models.path("tiny-small"))).reason
+        assert finished(list(engine.generate(request()))).stop_reason is StopReason.failed
 
 
 @pytest.mark.parametrize(
@@ -246,7 +249,7 @@ def test_a_pair_is_checked_while_an_answer_is_written(engine: Engine, models: Mo
     order: list[str] = []
     engine.subscribe(lambda e: order.append(type(e).__name__))
     for event in engine.generate(request(max_tokens=None)):
-        if isinstance(event, RoundFinished) and event.round.index == 1:
+        if isinstance(event, RoundFinished) and event.round.number == 1:
             engine.request_check(ModelPair(models.path("smol-q8"), models.path("tiny-other")))
         if "PairChecked" in order:
             engine.cancel()

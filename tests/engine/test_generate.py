@@ -99,7 +99,7 @@ def write(
 def check_counters(rounds: Sequence[Round], answer: Answer) -> None:
     """The invariants of DESIGN, section 2, on every round."""
     for i, r in enumerate(rounds):
-        assert r.index == i
+        assert r.number == i
         assert r.drafted == r.accepted + r.rejected + r.discarded
         assert len(r.rejected_texts) == r.rejected
         sources = [t.source for t in r.tokens]

@@ -13,6 +13,8 @@ from app.engine.protocol import RoundFinished
 from app.engine.stats import SpeculationStats
 from tests.support.models import Models
 
+pytestmark = pytest.mark.slow
+
 TOKENS = 128
 PROMPTS = (
     "Tell a long story about a lighthouse keeper.",

@@ -145,7 +145,7 @@ def test_strip_columns_fit_whatever_the_draft_length(qtbot, appearance: Appearan
     for i in range(100):
         strip.add(make_round(i, drafted))
     strip.show_arrived()
-    assert strip.columns[-1].index == 99
+    assert strip.columns[-1].number == 99
     last = len(strip.columns) - 1
     assert 20 <= last < 30
     boxes = [box for _, box in strip.boxes(last)]

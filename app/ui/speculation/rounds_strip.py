@@ -198,7 +198,7 @@ def round_lines(r: Round) -> list[str]:
     times = f"verify {verify}, rest {rest} ms"
     if r.drafted:
         times = f"draft {draft}, {times}"
-    return [f"Round {r.index + 1}: {outcome or 'no draft'}", *tokens, *rejected, times]
+    return [f"Round {r.number + 1}: {outcome or 'no draft'}", *tokens, *rejected, times]
 
 
 def round_html(r: Round) -> str:
