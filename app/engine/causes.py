@@ -124,7 +124,8 @@ def explain_death(exit_status: int | None, last_words: str = "") -> Death:
     if re.search(r"out of memory|unable to allocate|failed to allocate|ErrorOutOf", last_words, re.IGNORECASE):
         return Death("The engine stopped: the model needs more memory than is free.", fewer_gpu_layers=True)
     if last_words:
-        return Death(f"The engine stopped: {last_words.splitlines()[-1][:200]}")
+        said = re.sub(r"\S*[/\\](?=[^/\\\s]+:\d+)", "", last_words.splitlines()[-1])  # no folders of the build
+        return Death(f"The engine stopped: {said[:200]}")
     if ended_by in (signal.SIGSEGV, signal.SIGABRT):
         return Death("The engine crashed inside llama.cpp.")
     return Death("The engine stopped unexpectedly.")

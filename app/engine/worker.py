@@ -56,18 +56,20 @@ class Worker:
     def __init__(self, commands: BinaryIO, events: BinaryIO) -> None:
         self._commands = commands
         self._events = events
-        self._sending = threading.Lock()
+        self._outbox: queue.SimpleQueue[WorkerEvent | None] = queue.SimpleQueue()
         self._jobs: queue.SimpleQueue[tuple[int, Command]] = queue.SimpleQueue()
         self._cancel = CancelFlag()
         self._cancelling = threading.Lock()
         self._last_job = 0
         self._cancelled_to = 0  # jobs up to this number are not wanted any more
-        self._library = Library(on_abort=lambda text: self.send(WorkerAborted(text)))
+        self._library = Library(on_abort=self._on_abort)
+        self._writer = threading.Thread(target=self._write_events, name="events", daemon=True)
         self._pair = LoadedPair(self._library, self._cancel)
         self._load_s = 0.0
 
     def run(self) -> None:
         """Until Shutdown or the end of standard input."""
+        self._writer.start()
         self.send(WorkerStarted(PROTOCOL_VERSION, self._library.version, os.getpid()))
         threading.Thread(target=self._read_commands, name="commands", daemon=True).start()
         while True:
@@ -80,11 +82,26 @@ class Worker:
                 break
             self._carry_out(command)
         self._pair.close()
+        self._outbox.put(None)
+        self._writer.join()
 
     def send(self, event: WorkerEvent) -> None:
-        with self._sending:
-            self._events.write(encode(event))
-            self._events.flush()
+        """Events are written by a thread of their own, while the next round decodes."""
+        self._outbox.put(event)
+
+    def _write_events(self) -> None:
+        while (event := self._outbox.get()) is not None:
+            try:
+                self._events.write(encode(event))
+                self._events.flush()
+            except OSError:
+                return  # the front end is gone; the end of its commands ends the worker
+
+    def _on_abort(self, text: str) -> None:
+        """llama.cpp is about to end the process: nothing may stay in the outbox."""
+        self.send(WorkerAborted(text))
+        self._outbox.put(None)
+        self._writer.join(timeout=1)
 
     def _read_commands(self) -> None:
         """Ends with the front end: without it nobody reads an answer."""
@@ -181,7 +198,7 @@ def _bugs_as_errors() -> Iterator[None]:
     """A bug of ours ends the command with a sentence, not the process with the models in it."""
     try:
         yield
-    except (SlipstreamError, BrokenPipeError):
+    except SlipstreamError:
         raise
     except Exception as error:
         _log.exception("a command failed")
@@ -194,8 +211,5 @@ def main() -> int:
     # Events go to a private copy of standard output: a stray print must not end up between them.
     events = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    try:
-        Worker(sys.stdin.buffer, events).run()
-    except BrokenPipeError:
-        return 0  # the front end is gone
+    Worker(sys.stdin.buffer, events).run()
     return 0

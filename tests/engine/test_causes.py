@@ -65,6 +65,7 @@ def test_no_line_at_all_still_gives_a_sentence() -> None:
         (-signal.SIGSEGV, "", "crashed"),
         (-signal.SIGABRT, "CUDA error: out of memory", "more memory than is free"),
         (-signal.SIGABRT, "GGML_ASSERT(n < 4) failed", "GGML_ASSERT(n < 4) failed"),
+        (-signal.SIGABRT, "an error: /a/b c/d-e.cpp:34: GGML_ASSERT(n) failed", "d-e.cpp:34: GGML_ASSERT(n) failed"),
         (1, "", "unexpectedly"),
         (None, "", "unexpectedly"),
         (0xC000001D, "", "lacks an instruction"),

@@ -181,6 +181,22 @@ def test_a_worker_that_keeps_dying_is_left_alone_until_asked(models: Models) -> 
         assert finished(list(engine.generate(request()))).stop_reason is StopReason.failed
 
 
+def test_the_last_words_of_an_aborting_worker_arrive(models: Models) -> None:
+    script = (
+        "import ctypes, sys\n"
+        "from app.engine import llama, worker\n"
+        "get = llama._ggml('ggml_backend_dev_get', ctypes.c_void_p, [ctypes.c_size_t])\n"
+        "worker.Worker._load = lambda self, command: get(999)\n"
+        "sys.exit(worker.main())"
+    )
+    with (
+        Engine([sys.executable, "-c", script]) as engine,
+        pytest.raises(EngineDiedError, match="GGML_ASSERT") as caught,
+    ):
+        engine.load(ModelPair(models.path("tiny-small")), SMALL)
+    assert "/" not in str(caught.value)
+
+
 def test_a_worker_of_another_version_is_not_talked_to(models: Models) -> None:
     hello = '{"type":"WorkerStarted","body":{"protocol":999,"llama_cpp":"9","pid":1}}'
     script = f"import sys, time; print({hello!r}, flush=True); time.sleep(60)"
