@@ -70,6 +70,7 @@ class LoadedPair:
             self.close()
             self._target = self._open("target", wanted.target, wanted.options, recipe, on_progress)
             model, context = self._target.model, self._target.context
+            model.vocabulary.read_ahead()
             self._prompts = PromptBuilder(
                 model.vocabulary, model.chat_template, model.architecture, context=context.size
             )

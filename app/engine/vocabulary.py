@@ -32,6 +32,10 @@ class Vocabulary:
         token = get(self._handle)
         return token if 0 <= token < self.n_tokens else None
 
+    def read_ahead(self) -> None:
+        """Read now what every answer asks for, so that the first one does not wait for it."""
+        _ = self.ends, self.suppressed, self.special_texts, self.user_defined_texts
+
     @cached_property
     def texts(self) -> list[bytes]:
         """The raw text of every token, by id."""
