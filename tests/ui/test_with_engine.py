@@ -85,13 +85,17 @@ def test_the_first_start_chats_with_the_starter(running: Running) -> None:
     assert running.banners == []
     answer = running.window.transcript.shown()[-1]
     assert "24 tokens" in answer.footer
-    assert any(span.source for span in answer.spans)
+    assert "".join(span.text for span in answer.spans) == answer.text
 
 
 def test_a_pair_answers_and_the_panel_counts_what_it_did(running: Running, models: Models) -> None:
     running.choose(models.path("smol-q8"), models.path("smol-q4"))
     running.ask("Tell a story about a lighthouse keeper.")
-    assert "of draft tokens accepted" in running.window.transcript.shown()[-1].footer
+    stats = running.window.panel._stats
+    assert stats.tokens == 24
+    assert stats.accepted > 0
+    assert stats.drafted == stats.accepted + stats.rejected + stats.discarded
+    assert f"{stats.draft_acceptance_rate:.0%}".removesuffix("%") in running.window.transcript.shown()[-1].footer
     assert running.banners == []
 
 
