@@ -3,7 +3,7 @@
     python -m tests.benchmarks.rounds [--tokens 200] [--models FOLDER]
 
 Prints the median over rounds with a full draft of three tokens. The tiny models speak nonsense at the cost that their
-vocabularies have for us; the real pair shows what it adds that its weights empty the processor's cache in each decode.
+vocabularies have for us; the real pair shows what the same work takes between decodes that stream real weights.
 """
 
 from __future__ import annotations
