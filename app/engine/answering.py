@@ -21,11 +21,13 @@ from app.engine.protocol import (
     PromptProgressed,
     RoundFinished,
     Timing,
+    VerifyRule,
     WorkerEvent,
 )
 from app.engine.rounds import Round, Span, StopReason
-from app.engine.sampling import fresh_seed, validate
+from app.engine.sampling import Sampler, fresh_seed, validate
 from app.engine.text import TextStream
+from app.engine.verify import Coupled, Rejection, Rule
 from app.errors import CancelledError, SlipstreamError
 
 
@@ -61,9 +63,10 @@ class AnswerRequest:
             raise CancelledError("Stopped.")
         prompt = self._pair.prompts.build(request.messages, max_tokens=request.max_tokens)
         self._prompt_tokens = len(prompt.tokens)
-        rng = np.random.default_rng(self._seed)
-        drafter, why = self._pair.drafter(request.speculation, request.sampling, rng)
         vocabulary = self._pair.model.vocabulary
+        sampler = Sampler(request.sampling, vocabulary.suppressed)
+        rule = _rule(request.speculation.verify, self._seed)
+        drafter, why = self._pair.drafter(request.speculation, sampler, rule)
         ends = vocabulary.ends.union(self._pair.prompts.turn_end_tokens())
         stream = TextStream(
             vocabulary.piece,
@@ -77,10 +80,9 @@ class AnswerRequest:
             drafter,
             prompt.tokens,
             answer,
-            params=request.sampling,
+            sampler=sampler,
+            rule=rule,
             pacing=FixedPacing(request.speculation.draft_length),
-            rng=rng,
-            suppressed=vocabulary.suppressed,
             is_cancelled=self._is_cancelled,
             on_prompt=lambda held: self._on_prompt(held, prompt, drafter, why),
         )
@@ -141,3 +143,7 @@ class AnswerRequest:
                 error,
             )
         )
+
+
+def _rule(wanted: VerifyRule, seed: int) -> Rule:
+    return Coupled(seed) if wanted is VerifyRule.coupled else Rejection(np.random.default_rng(seed))

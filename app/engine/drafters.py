@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from app.engine.memory import TokenMemory, evaluate, reusable_prefix
-from app.engine.protocol import SamplingParams
+from app.engine.pacing import Pace
 from app.engine.rounds import DrafterKind
-from app.engine.sampling import Distribution, Ids, distribution, recent_tokens
-from app.engine.verify import Draft
+from app.engine.sampling import Distribution, Sampler
+from app.engine.verify import Draft, Rule
 from app.errors import CancelledError, SlipstreamError
 
 
@@ -26,8 +27,8 @@ class Drafter(Protocol):
     def begin(self, tokens: Sequence[int]) -> None:
         """A new answer starts behind `tokens`."""
 
-    def draft(self, length: int) -> Draft:
-        """Propose up to `length` (>= 1) tokens behind the committed ones. Raises CancelledError only."""
+    def draft(self, pace: Pace) -> Draft:
+        """Propose tokens behind the committed ones, as many as `pace` wants. Raises CancelledError only."""
 
     def commit(self, tokens: Sequence[int], accepted: int) -> None:
         """The round is over: `tokens` are now part of the text, the first `accepted` of them from the draft."""
@@ -41,7 +42,7 @@ class NoDrafter:
 
     def begin(self, tokens: Sequence[int]) -> None: ...
 
-    def draft(self, length: int) -> Draft:
+    def draft(self, pace: Pace) -> Draft:
         return Draft()
 
     def commit(self, tokens: Sequence[int], accepted: int) -> None: ...
@@ -59,20 +60,18 @@ class ModelDrafter:
     def __init__(
         self,
         context: TokenMemory,
-        params: SamplingParams,
-        rng: np.random.Generator,
+        sampler: Sampler,
+        rule: Rule,
         *,
         vocabulary_size: int,
         ends: frozenset[int] = frozenset(),
-        suppressed: Ids | None = None,
     ) -> None:
         self.paused: str | None = None
         self._context = context
-        self._params = params
-        self._rng = rng
+        self._sampler = sampler.for_draft()
+        self._rule = rule
         self._vocabulary_size = vocabulary_size
         self._ends = ends  # behind one of these no draft token can count
-        self._suppressed = suppressed
         self._tokens: list[int] = []
 
     def begin(self, tokens: Sequence[int]) -> None:
@@ -81,33 +80,40 @@ class ModelDrafter:
         self._context.rewind(reusable_prefix(self._context.tokens, tokens))
         self._check(tokens)
 
-    def draft(self, length: int) -> Draft:
+    def draft(self, pace: Pace) -> Draft:
         draft = Draft(self.kind)
+        context, text = self._context, self._tokens
         # The last draft token is proposed, not evaluated: it needs no room in the draft's context.
-        length = min(length, self._context.size - len(self._tokens) + 1)
-        if length < 1:
-            self.paused = f"Paused: the draft's context of {self._context.size} tokens is full."
+        room = context.size - len(text) + 1
+        if room < 1:
+            self.paused = f"Paused: the draft's context of {context.size} tokens is full."
         if self.paused:
             return draft
-        before = self._context.busy_s
+        before = context.busy_s
         try:
-            evaluate(self._context, self._tokens[len(self._context.tokens) :], outputs=1)
-            while True:
-                probs = self._distribution(draft.tokens)
-                token = probs.draw(self._rng)
-                draft.probs.append(probs)
-                draft.tokens.append(token)
-                if len(draft) == length or token in self._ends:
+            while len(draft) < room and pace.goes_on(self.kind, len(text) + len(draft) - len(context.tokens)):
+                pending = [*text[len(context.tokens) :], *draft.tokens[-1:]]
+                evaluate(context, pending, outputs=1)
+                draft.decodes += 1
+                draft.evaluated += len(pending)
+                probs = self._sampler.distribution(self._logits(), text, draft.tokens)
+                confidence = probs.confidence
+                if not pace.takes(self.kind, confidence):
                     break
-                self._context.decode([token], outputs=1)
+                token = self._rule.draw(probs, len(text) + len(draft))
+                draft.tokens.append(token)
+                draft.probs.append(probs)
+                draft.confidences.append(confidence)
+                if token in self._ends:
+                    break
         except CancelledError:
             raise
         except SlipstreamError as error:
             # A draft that fails costs speed, never the answer.
-            self._context.clear()
+            context.clear()
             self.paused = f"Paused: the draft failed. {error}"
             return Draft(self.kind)
-        draft.seconds = self._context.busy_s - before
+        draft.seconds = context.busy_s - before
         return draft
 
     def commit(self, tokens: Sequence[int], accepted: int) -> None:
@@ -116,12 +122,9 @@ class ModelDrafter:
         self._context.rewind(kept)
         self._check(tokens)
 
-    def _distribution(self, drafted: Sequence[int]) -> Distribution:
+    def _logits(self) -> npt.NDArray[np.float32]:
         logits = self._context.logits(0)
-        if len(logits) > self._vocabulary_size:
-            logits = logits[: self._vocabulary_size]
-        recent = recent_tokens(self._params, self._tokens, drafted)
-        return distribution(logits, self._params, recent, self._suppressed)
+        return logits[: self._vocabulary_size] if len(logits) > self._vocabulary_size else logits
 
     def _check(self, tokens: Sequence[int]) -> None:
         if max(tokens, default=0) >= self._context.vocabulary_size:
@@ -147,17 +150,18 @@ class LookupDrafter:
         self._next = {}
         self._extend(tokens)
 
-    def draft(self, length: int) -> Draft:
+    def draft(self, pace: Pace) -> Draft:
         draft = Draft(self.kind)
         text = self._tokens
         position = next((at for run in self._RUNS if (at := self._next.get(tuple(text[-run:])))), None)
         if position is None:
             return draft
-        for i in range(position, position + length):
+        for i in range(position, position + pace.cut(self.kind, [1.0] * pace.limit)):
             # A run that reaches the end of the text goes on in its own proposal: a repetition.
             token = text[i] if i < len(text) else draft.tokens[i - len(text)]
             draft.tokens.append(token)
             draft.probs.append(Distribution.certain(token))
+            draft.confidences.append(1.0)
         return draft
 
     def commit(self, tokens: Sequence[int], accepted: int) -> None:

@@ -12,15 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-import numpy as np
-
 from app.engine.drafters import Drafter
 from app.engine.memory import TokenMemory, evaluate, reusable_prefix
 from app.engine.pacing import Pacing
-from app.engine.protocol import MAX_DRAFT_LENGTH, SamplingParams
+from app.engine.protocol import MAX_DRAFT_LENGTH
 from app.engine.rounds import DrafterKind, Round, RoundTimes, StopReason, Token, TokenSource
-from app.engine.sampling import Distribution, Ids, distribution, recent_tokens
-from app.engine.verify import Draft, Verdict, verify
+from app.engine.sampling import Distribution, Sampler
+from app.engine.verify import Draft, Rule, Verdict
 from app.errors import CancelledError, ContextFullError
 
 
@@ -73,10 +71,9 @@ def generate(
     prompt: Sequence[int],
     answer: Answer,
     *,
-    params: SamplingParams,
+    sampler: Sampler,
+    rule: Rule,
     pacing: Pacing,
-    rng: np.random.Generator,
-    suppressed: Ids | None = None,
     is_cancelled: Callable[[], bool] = lambda: False,
     on_prompt: Callable[[int], None] = lambda held: None,
 ) -> Iterator[Round]:
@@ -100,14 +97,14 @@ def generate(
                 raise CancelledError("Stopped.")
 
             # Draft. The first round has none: the first token comes as early as without a draft.
-            length = min(pacing.next_length(), answer.room - 1, target.size - len(tokens), MAX_DRAFT_LENGTH)
-            draft = drafter.draft(length) if number > 0 and length > 0 else Draft()
+            limit = min(answer.room - 1, target.size - len(tokens), MAX_DRAFT_LENGTH)
+            draft = drafter.draft(pacing.begin(limit)) if number > 0 and limit > 0 else Draft()
 
             # Verify: one pass of the target over the pending token and the whole draft.
             before = target.busy_s
             evaluate(target, [*tokens[len(target.tokens) :], *draft.tokens], outputs=len(draft) + 1)
             verify_s = target.busy_s - before
-            verdict = verify(draft, _target_probs(target, tokens, draft, params, suppressed), rng)
+            verdict = rule.verify(draft, _target_probs(target, tokens, draft, sampler), len(tokens))
 
             # Accept: everything up to the end of the answer, wherever in the round that is.
             new = _accept(draft, verdict, answer)
@@ -135,7 +132,7 @@ def generate(
                 rejected_texts=() if ended_inside else tuple(map(answer.text.show, draft.tokens[accepted:])),
             )
             started, number = now, number + 1
-            pacing.observe(finished)
+            pacing.observe(finished, draft)
             yield finished
     except CancelledError:
         answer.stop_reason = StopReason.cancelled
@@ -148,12 +145,12 @@ def generate(
 
 
 def _target_probs(
-    target: TokenMemory, tokens: Sequence[int], draft: Draft, params: SamplingParams, suppressed: Ids | None
+    target: TokenMemory, tokens: Sequence[int], draft: Draft, sampler: Sampler
 ) -> Callable[[int], Distribution]:
     """What the target draws from behind the first i draft tokens of this round."""
 
     def at(i: int) -> Distribution:
-        return distribution(target.logits(i), params, recent_tokens(params, tokens, draft.tokens[:i]), suppressed)
+        return sampler.distribution(target.logits(i), tokens, draft.tokens[:i])
 
     return at
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
-
 from app.engine import pair
 from app.engine.context import Context
 from app.engine.devices import default_threads
@@ -21,9 +19,10 @@ from app.engine.protocol import (
     LoadOptions,
     LoadPair,
     ModelInfo,
-    SamplingParams,
     SpeculationParams,
 )
+from app.engine.sampling import Sampler
+from app.engine.verify import Rule
 from app.errors import CancelledError, PairError, SlipstreamError, UsageError
 
 Progress = Callable[[Literal["target", "draft"], float], None]
@@ -167,9 +166,7 @@ class LoadedPair:
     def draft_info(self) -> ModelInfo | None:
         return self._draft.info() if self._draft else None
 
-    def drafter(
-        self, speculation: SpeculationParams, sampling: SamplingParams, rng: np.random.Generator
-    ) -> tuple[Drafter, str]:
+    def drafter(self, speculation: SpeculationParams, sampler: Sampler, rule: Rule) -> tuple[Drafter, str]:
         """The drafter for an answer, and why it is that one or none, in words."""
         choice = speculation.drafter
         if choice == "auto":
@@ -186,11 +183,10 @@ class LoadedPair:
         vocabulary = self.model.vocabulary
         drafter = ModelDrafter(
             self._draft.context,
-            sampling,
-            rng,
+            sampler,
+            rule,
             vocabulary_size=vocabulary.n_tokens,
             ends=vocabulary.ends,
-            suppressed=vocabulary.suppressed,
         )
         return drafter, f"On: {self._draft.model.path.stem} runs ahead."
 

@@ -48,7 +48,10 @@ class SamplingParams:
 
 
 class VerifyRule(StrEnum):
+    """How drafts are verified (see `app.engine.verify`). Coupled: the answer depends on the seed alone."""
+
     rejection = "rejection"
+    coupled = "coupled"
 
 
 @dataclass(frozen=True)

@@ -65,6 +65,13 @@ class Distribution:
         at = (self.ids == token).nonzero()[0]
         return float(self.weights[at[0]] / self._sums()[-1]) if len(at) else 0.0
 
+    @property
+    def confidence(self) -> float:
+        """The highest probability."""
+        if self.only is not None:
+            return 1.0
+        return float(self.weights.max() / self._sums()[-1])
+
     def draw(self, rng: np.random.Generator) -> int:
         if self.only is not None:
             return self.only
@@ -107,6 +114,24 @@ def recent_tokens(params: SamplingParams, tokens: Sequence[int], drafted: Sequen
     if params.repeat_penalty == 1.0 or params.repeat_last_n <= 0:
         return ()
     return [*tokens[-params.repeat_last_n :], *drafted][-params.repeat_last_n :]
+
+
+class Sampler:
+    """SamplingParams made ready for one answer: from logits behind a text to what the next token is drawn from."""
+
+    def __init__(self, params: SamplingParams, suppressed: Ids | None = None) -> None:
+        self._params = params
+        self._suppressed = suppressed
+
+    def distribution(
+        self, logits: npt.NDArray[np.float32], tokens: Sequence[int], drafted: Sequence[int] = ()
+    ) -> Distribution:
+        """`logits` has shape (n_vocab,) and stands behind the text `tokens` and the draft tokens `drafted`."""
+        return distribution(logits, self._params, recent_tokens(self._params, tokens, drafted), self._suppressed)
+
+    def for_draft(self) -> Sampler:
+        """What a draft model draws from: as near to the target's sampling as a draft can be."""
+        return self
 
 
 def distribution(

@@ -1,22 +1,31 @@
 """The decision of a round: which draft tokens stand, and which token the target adds behind them. Pure numpy.
 
-Rejection rule (Leviathan et al. 2023, arXiv 2211.17192; Chen et al. 2023, arXiv 2302.01318): a draft token drawn
-from `draft_probs` is accepted with probability min(1, target / draft). At the first rejection the target draws from
-the normalised positive part of target - draft, after a fully accepted draft from its own distribution. Every emitted
-token is then distributed as the target's own sampling, whatever the draft was. Greedy decoding is the limit of
-one-token distributions: a draft token stands exactly if it is the target's.
+Every emitted token is distributed as the target's own sampling, whatever the draft was. Two rules see to that:
+
+*Rejection* (Leviathan et al. 2023, arXiv 2211.17192; Chen et al. 2023, arXiv 2302.01318): a draft token drawn from
+`draft_probs` is accepted with probability min(1, target / draft). At the first rejection the target draws from the
+normalised positive part of target - draft, after a fully accepted draft from its own distribution.
+
+*Comparison*: the target draws its own token at every position, and a draft token stands while it is the same one.
+*Coupled* (Daliri et al. 2024, arXiv 2408.07978) is comparison with draws that the drafter repeats: both take the
+argmax of log-probability plus the same Gumbel noise, hashed from seed, position and token id. The answer then depends
+on the seed alone, with any drafter, any draft length, or none.
+
+Greedy decoding is the limit of one-token distributions in all of them: a draft token stands if it is the target's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from app.engine.rounds import DrafterKind, TokenSource
-from app.engine.sampling import Distribution
+from app.engine.sampling import Distribution, Floats, Ids
+
+TargetProbs = Callable[[int], Distribution]
 
 
 @dataclass
@@ -30,7 +39,10 @@ class Draft:
     drafter: DrafterKind = DrafterKind.none
     tokens: list[int] = field(default_factory=list)
     probs: list[Distribution] = field(default_factory=list)
+    confidences: list[float] = field(default_factory=list)  # how sure the drafter was, 0 to 1, known before the draw
     seconds: float = 0.0  # spent in the draft model's decodes
+    decodes: int = 0  # of the draft model; the last may have been for a token that was not worth drawing
+    evaluated: int = 0  # tokens in those decodes
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -44,20 +56,97 @@ class Verdict(NamedTuple):
     source: TokenSource
 
 
-def verify(draft: Draft, target_probs_at: Callable[[int], Distribution], rng: np.random.Generator) -> Verdict:
-    """Accept or reject `draft` by the rejection rule.
+class Rule(Protocol):
+    """How tokens are drawn and drafts verified in one answer."""
 
-    `target_probs_at(i)` gives the target's distribution behind the first i draft tokens, 0 <= i <= γ. It is asked
-    only for positions that are reached, from left to right.
-    """
-    for i, (token, draft_probs) in enumerate(zip(draft.tokens, draft.probs, strict=True)):
-        target_probs = target_probs_at(i)
-        wanted, proposed = target_probs.probability(token), draft_probs.probability(token)
-        # The ratio multiplied out, so that nothing is divided by 0; above 1 nothing needs to be drawn.
-        if wanted < proposed and rng.random() * proposed >= wanted:
-            return Verdict(i, residual(target_probs, draft_probs).draw(rng), TokenSource.recovered)
-    source = TokenSource.bonus if len(draft) else TokenSource.plain
-    return Verdict(len(draft), target_probs_at(len(draft)).draw(rng), source)
+    def draw(self, probs: Distribution, position: int) -> int:
+        """The token at `position` of the whole text, for a drafter's proposal."""
+
+    def verify(self, draft: Draft, target_probs_at: TargetProbs, position: int) -> Verdict:
+        """The outcome of a draft that begins at `position` of the whole text.
+
+        `target_probs_at(i)` gives the target's distribution behind the first i draft tokens, 0 <= i <= γ. It is
+        asked only for positions that are reached, once each and from left to right.
+        """
+
+
+class Rejection:
+    """The rejection rule, with one random stream for draft and target."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self._rng = rng
+
+    def draw(self, probs: Distribution, position: int) -> int:
+        return probs.draw(self._rng)
+
+    def verify(self, draft: Draft, target_probs_at: TargetProbs, position: int) -> Verdict:
+        rng = self._rng
+        for i, (token, draft_probs) in enumerate(zip(draft.tokens, draft.probs, strict=True)):
+            target_probs = target_probs_at(i)
+            wanted, proposed = target_probs.probability(token), draft_probs.probability(token)
+            # The ratio multiplied out, so that nothing is divided by 0; above 1 nothing needs to be drawn.
+            if wanted < proposed and rng.random() * proposed >= wanted:
+                return Verdict(i, residual(target_probs, draft_probs).draw(rng), TokenSource.recovered)
+        return Verdict(len(draft), target_probs_at(len(draft)).draw(rng), _last_source(draft))
+
+
+class Comparison:
+    """The target draws at every position; a draft token stands while it is the one drawn."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self._rng = rng
+
+    def draw(self, probs: Distribution, position: int) -> int:
+        return probs.draw(self._rng)
+
+    def verify(self, draft: Draft, target_probs_at: TargetProbs, position: int) -> Verdict:
+        for i, token in enumerate(draft.tokens):
+            drawn = self.draw(target_probs_at(i), position + i)
+            if drawn != token:
+                return Verdict(i, drawn, TokenSource.recovered)
+        return Verdict(len(draft), self.draw(target_probs_at(len(draft)), position + len(draft)), _last_source(draft))
+
+
+class Coupled(Comparison):
+    """Comparison with draws that depend on nothing but seed, position and distribution."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def draw(self, probs: Distribution, position: int) -> int:
+        if probs.only is not None:
+            return probs.only
+        ids = probs.ids
+        with np.errstate(divide="ignore"):  # a weight may underflow to 0: it cannot win
+            scores = np.log(probs.weights) + gumbel_noise(self._seed, position, ids)
+        # Among equals the lowest id wins, in whatever order the survivors stand.
+        best = scores.max()
+        return int(ids[scores == best].min())
+
+
+def gumbel_noise(seed: int, position: int, ids: Ids) -> Floats:
+    """Standard Gumbel noise, shape of `ids`, a function of its arguments alone: splitmix64 over the three of them."""
+    with np.errstate(over="ignore"):
+        mixed = _mix(np.uint64(seed & _MASK) + np.uint64(position) * _STEP)
+        mixed = _mix(mixed ^ (ids.astype(np.uint64) + np.uint64(1)) * _STEP)
+    uniform = ((mixed >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53  # in (0, 1)
+    noise: Floats = -np.log(-np.log(uniform))
+    return noise
+
+
+_MASK = (1 << 64) - 1
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+
+
+def _mix(x: Any) -> Any:
+    """The finaliser of splitmix64 (Steele, Lea and Flood 2014)."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def _last_source(draft: Draft) -> TokenSource:
+    return TokenSource.bonus if len(draft) else TokenSource.plain
 
 
 def residual(target_probs: Distribution, draft_probs: Distribution) -> Distribution:

@@ -6,13 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.engine.drafters import LookupDrafter
+from app.engine.pacing import FixedPacing
 from app.engine.rounds import DrafterKind
 
 
 def lookup(text: list[int], length: int) -> list[int]:
     drafter = LookupDrafter()
     drafter.begin(text)
-    return drafter.draft(length).tokens
+    return drafter.draft(FixedPacing(length).begin(length)).tokens
 
 
 def test_what_followed_before_is_proposed() -> None:
@@ -41,7 +42,7 @@ def test_nothing_new_is_proposed() -> None:
 def test_a_draft_is_certain_of_its_tokens() -> None:
     drafter = LookupDrafter()
     drafter.begin([1, 2, 3, 1, 2])
-    draft = drafter.draft(2)
+    draft = drafter.draft(FixedPacing(2).begin(2))
     assert draft.drafter is DrafterKind.lookup
     assert [d.probability(t) for d, t in zip(draft.probs, draft.tokens, strict=True)] == [1.0, 1.0]
 
@@ -50,7 +51,7 @@ def test_a_new_answer_forgets_the_old_text() -> None:
     drafter = LookupDrafter()
     drafter.begin([1, 2, 3])
     drafter.begin([1, 2])
-    assert len(drafter.draft(1)) == 0
+    assert len(drafter.draft(FixedPacing(1).begin(1))) == 0
 
 
 @given(st.lists(st.integers(0, 4), min_size=2, max_size=60), st.integers(0, 60), st.integers(1, 8))
@@ -61,7 +62,7 @@ def test_told_in_pieces_or_at_once_it_proposes_the_same_and_only_what_stood_ther
     pieces.begin(text[:cut])
     for token in text[cut:]:
         pieces.commit([token], 0)
-    proposed = pieces.draft(length).tokens
+    proposed = pieces.draft(FixedPacing(length).begin(length)).tokens
     assert proposed == lookup(text, length)
     if proposed:
         run = [*text[-2:], proposed[0]]

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from app.engine import generate as generate_module
 from app.engine.drafters import Drafter, ModelDrafter
 from app.engine.generate import Answer, generate
-from app.engine.pacing import FixedPacing
+from app.engine.pacing import FixedPacing, Pace
 from app.engine.protocol import SamplingParams
 from app.engine.rounds import DrafterKind, TokenSource
-from app.engine.sampling import Distribution, distribution, recent_tokens
-from app.engine.verify import Draft, Verdict, verify
+from app.engine.sampling import Distribution, Sampler, distribution, recent_tokens
+from app.engine.verify import Draft, Rejection, Rule, TargetProbs, Verdict
 from tests.support.tables import PlainText, TableMemory, random_table
 
 N_VOCAB, LENGTH, START, ROUNDS = 5, 4, 0, 20_000
@@ -51,8 +51,8 @@ class DisjointDrafter:
 
     def begin(self, tokens: object) -> None: ...
 
-    def draft(self, length: int) -> Draft:
-        return Draft(self.kind, [N_VOCAB] * length, [Distribution.certain(N_VOCAB)] * length)
+    def draft(self, pace: Pace) -> Draft:
+        return Draft(self.kind, [N_VOCAB] * pace.limit, [Distribution.certain(N_VOCAB)] * pace.limit)
 
     def commit(self, tokens: object, accepted: int) -> None: ...
 
@@ -64,18 +64,23 @@ class Sample:
     accepted: int
 
 
-def sample(draft_table: np.ndarray | None, params: SamplingParams, target: np.ndarray = TARGET) -> Sample:
+def sample(
+    draft_table: np.ndarray | None,
+    params: SamplingParams,
+    target: np.ndarray = TARGET,
+    make_rule: Callable[[np.random.Generator], Rule] = Rejection,
+) -> Sample:
     """Answers until ROUNDS rounds had a draft. None: the disjoint drafter."""
-    rng = np.random.default_rng(17)
+    rule, sampler = make_rule(np.random.default_rng(17)), Sampler(params)
     target_memory = TableMemory(target)
     if draft_table is None:
         drafter: Drafter = DisjointDrafter()
     else:
-        drafter = ModelDrafter(TableMemory(draft_table), params, rng, vocabulary_size=len(target))
+        drafter = ModelDrafter(TableMemory(draft_table), sampler, rule, vocabulary_size=len(target))
     got = Sample(Counter(), 0, 0)
     while got.drafted_rounds < ROUNDS:
         answer = Answer(PlainText(), is_end=lambda token: False, max_tokens=LENGTH)  # type: ignore[arg-type]
-        for r in generate(target_memory, drafter, [START], answer, params=params, pacing=FixedPacing(3), rng=rng):
+        for r in generate(target_memory, drafter, [START], answer, sampler=sampler, rule=rule, pacing=FixedPacing(3)):
             got.drafted_rounds += r.drafted > 0
             got.accepted += r.accepted
             assert r.drafted == r.accepted + r.rejected + r.discarded
@@ -143,20 +148,21 @@ def test_any_setting_leaves_the_targets_distribution(setting: str) -> None:
     assert got.accepted > 0
 
 
-def accept_everything(draft: Draft, target_probs_at, rng) -> Verdict:  # type: ignore[no-untyped-def]
-    source = TokenSource.bonus if len(draft) else TokenSource.plain
-    return Verdict(len(draft), target_probs_at(len(draft)).draw(rng), source)
+class AcceptEverything(Rejection):
+    def verify(self, draft: Draft, target_probs_at: TargetProbs, position: int) -> Verdict:
+        source = TokenSource.bonus if len(draft) else TokenSource.plain
+        return Verdict(len(draft), target_probs_at(len(draft)).draw(self._rng), source)
 
 
-def recover_without_subtracting(draft: Draft, target_probs_at, rng) -> Verdict:  # type: ignore[no-untyped-def]
-    verdict = verify(draft, target_probs_at, rng)
-    if verdict.source is TokenSource.recovered:
-        return Verdict(verdict.accepted, target_probs_at(verdict.accepted).draw(rng), verdict.source)
-    return verdict
+class RecoverWithoutSubtracting(Rejection):
+    def verify(self, draft: Draft, target_probs_at: TargetProbs, position: int) -> Verdict:
+        verdict = super().verify(draft, target_probs_at, position)
+        if verdict.source is TokenSource.recovered:
+            return Verdict(verdict.accepted, target_probs_at(verdict.accepted).draw(self._rng), verdict.source)
+        return verdict
 
 
-@pytest.mark.parametrize("broken", [accept_everything, recover_without_subtracting])
-def test_a_broken_rule_is_noticed(broken, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr(generate_module, "verify", broken)
-    got = sample(DRAFTS["far"], OPEN)
+@pytest.mark.parametrize("broken", [AcceptEverything, RecoverWithoutSubtracting])
+def test_a_broken_rule_is_noticed(broken: type[Rejection]) -> None:
+    got = sample(DRAFTS["far"], OPEN, make_rule=broken)
     assert p_value(got.answers, expected(OPEN)) < 1e-6

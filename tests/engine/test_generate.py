@@ -10,11 +10,11 @@ import pytest
 
 from app.engine.drafters import Drafter, LookupDrafter, ModelDrafter, NoDrafter
 from app.engine.generate import Answer, generate
-from app.engine.pacing import FixedPacing
+from app.engine.pacing import FixedPacing, Pace
 from app.engine.protocol import SamplingParams
 from app.engine.rounds import DrafterKind, Round, StopReason, TokenSource
-from app.engine.sampling import Distribution
-from app.engine.verify import Draft
+from app.engine.sampling import Distribution, Sampler
+from app.engine.verify import Draft, Rejection
 from app.errors import SlipstreamError
 from tests.support.tables import PlainText, TableMemory, random_table
 
@@ -37,8 +37,8 @@ class Scripted:
 
     def begin(self, tokens: Sequence[int]) -> None: ...
 
-    def draft(self, length: int) -> Draft:
-        self.asked.append(length)
+    def draft(self, pace: Pace) -> Draft:
+        self.asked.append(pace.limit)
         tokens = list(self._drafts.pop(0)) if self._drafts else []
         return Draft(self.kind, tokens, [Distribution.certain(t) for t in tokens])
 
@@ -54,8 +54,8 @@ class RandomDrafter(Scripted):
         super().__init__()
         self._rng = np.random.default_rng(2)
 
-    def draft(self, length: int) -> Draft:
-        tokens = self._rng.integers(0, N_VOCAB, length).tolist()
+    def draft(self, pace: Pace) -> Draft:
+        tokens = self._rng.integers(0, N_VOCAB, pace.limit).tolist()
         return Draft(self.kind, tokens, [Distribution.certain(t) for t in tokens])
 
 
@@ -86,9 +86,9 @@ def write(
             drafter,
             prompt,
             answer,
-            params=params,
+            sampler=Sampler(params),
+            rule=Rejection(np.random.default_rng(0)),
             pacing=FixedPacing(length),
-            rng=np.random.default_rng(0),
         )
     )
     check_counters(rounds, answer)
@@ -116,8 +116,8 @@ def check_counters(rounds: Sequence[Round], answer: Answer) -> None:
 def model_drafter(table: np.ndarray, params: SamplingParams = GREEDY, **memory: object) -> ModelDrafter:
     return ModelDrafter(
         TableMemory(table, **memory),  # type: ignore[arg-type]
-        params,
-        np.random.default_rng(9),
+        Sampler(params),
+        Rejection(np.random.default_rng(9)),
         vocabulary_size=N_VOCAB,
     )
 
@@ -163,7 +163,13 @@ def test_the_first_round_has_no_draft_and_the_draft_reads_nothing_before_it() ->
     target = TableMemory(TARGET)
     answer = Answer(PlainText(), lambda token: False, 10)
     rounds = generate(
-        target, drafter, [1, 2, 3], answer, params=GREEDY, pacing=FixedPacing(3), rng=np.random.default_rng(0)
+        target,
+        drafter,
+        [1, 2, 3],
+        answer,
+        sampler=Sampler(GREEDY),
+        rule=Rejection(np.random.default_rng(0)),
+        pacing=FixedPacing(3),
     )
     assert next(rounds).drafted == 0
     assert memory.evaluated == 0
@@ -291,9 +297,9 @@ def test_a_long_prompt_goes_in_batches() -> None:
             NoDrafter(),
             prompt,
             answer,
-            params=GREEDY,
+            sampler=Sampler(GREEDY),
+            rule=Rejection(np.random.default_rng(0)),
             pacing=FixedPacing(),
-            rng=np.random.default_rng(0),
             on_prompt=heard.append,
         )
     )
@@ -309,9 +315,9 @@ def test_cancelling_between_rounds_keeps_what_is_written() -> None:
         drafter,
         [1, 2],
         answer,
-        params=GREEDY,
+        sampler=Sampler(GREEDY),
+        rule=Rejection(np.random.default_rng(0)),
         pacing=FixedPacing(),
-        rng=np.random.default_rng(0),
         is_cancelled=lambda: stop[0],
     )
     for _ in range(4):
@@ -328,7 +334,13 @@ def test_a_target_that_fails_leaves_clean_memories() -> None:
     target, drafter = TableMemory(TARGET), model_drafter(TARGET)
     answer = Answer(PlainText(), lambda token: False, 1000)
     rounds = generate(
-        target, drafter, [1, 2], answer, params=GREEDY, pacing=FixedPacing(), rng=np.random.default_rng(0)
+        target,
+        drafter,
+        [1, 2],
+        answer,
+        sampler=Sampler(GREEDY),
+        rule=Rejection(np.random.default_rng(0)),
+        pacing=FixedPacing(),
     )
     for _ in range(3):
         next(rounds)

@@ -7,7 +7,7 @@ import pytest
 
 from app.engine.rounds import DrafterKind, TokenSource
 from app.engine.sampling import Distribution
-from app.engine.verify import Draft, residual, verify
+from app.engine.verify import Draft, Rejection, residual
 
 
 def dist(**probs: float) -> Distribution:
@@ -21,7 +21,7 @@ def rng() -> np.random.Generator:
 
 
 def verdict_on(tokens: list[int], drafted: list[Distribution], target: list[Distribution]):  # type: ignore[no-untyped-def]
-    return verify(Draft(DrafterKind.model, tokens, drafted), target.__getitem__, rng())
+    return Rejection(rng()).verify(Draft(DrafterKind.model, tokens, drafted), target.__getitem__, 0)
 
 
 def test_an_empty_draft_gives_a_plain_token() -> None:
@@ -32,7 +32,9 @@ def test_an_empty_draft_gives_a_plain_token() -> None:
 def test_a_draft_like_the_target_is_accepted_whole_and_earns_a_bonus() -> None:
     d = dist(a=0.4, b=0.6)
     for seed in range(50):
-        verdict = verify(Draft(DrafterKind.model, [0, 1, 1], [d] * 3), lambda i: d, np.random.default_rng(seed))
+        verdict = Rejection(np.random.default_rng(seed)).verify(
+            Draft(DrafterKind.model, [0, 1, 1], [d] * 3), lambda i: d, 0
+        )
         assert verdict.accepted == 3
         assert verdict.source is TokenSource.bonus
 
@@ -56,7 +58,7 @@ def test_rows_behind_the_first_rejection_are_not_asked_for() -> None:
         asked.append(i)
         return Distribution.certain(0)
 
-    verify(Draft(DrafterKind.model, [1, 0, 0], [Distribution.certain(t) for t in (1, 0, 0)]), at, rng())
+    Rejection(rng()).verify(Draft(DrafterKind.model, [1, 0, 0], [Distribution.certain(t) for t in (1, 0, 0)]), at, 0)
     assert asked == [0]
 
 
@@ -81,6 +83,7 @@ def test_acceptance_has_the_probability_of_the_rule() -> None:
     generator = np.random.default_rng(3)
     n = 20_000
     accepted = sum(
-        verify(Draft(DrafterKind.model, [0], [drafted]), lambda i: target, generator).accepted for _ in range(n)
+        Rejection(generator).verify(Draft(DrafterKind.model, [0], [drafted]), lambda i: target, 0).accepted
+        for _ in range(n)
     )
     assert accepted / n == pytest.approx(0.5, abs=0.02)
