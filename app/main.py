@@ -35,6 +35,7 @@ def _open_window() -> int:
         return 2
     log.start("window")
     from app.engine.client import Engine  # noqa: PLC0415
+    from app.storage.experiences import ExperienceStore  # noqa: PLC0415
     from app.storage.settings import SettingsStore  # noqa: PLC0415
     from app.ui import application  # noqa: PLC0415
 
@@ -42,7 +43,7 @@ def _open_window() -> int:
     store.load()
     engine = Engine()
     try:
-        return application.run(engine, store, paths.starter_model())
+        return application.run(engine, store, paths.starter_model(), ExperienceStore(paths.experience_folder()))
     finally:
         engine.close()
 

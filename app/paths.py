@@ -38,6 +38,10 @@ def models_folder() -> Path:
     return data_folder() / "models"
 
 
+def experience_folder() -> Path:
+    return data_folder() / "experience"
+
+
 def resources_folder() -> Path:
     """Icons, themes and the catalogue: beside the package in a checkout, inside it when installed or frozen."""
     inside = Path(__file__).parent / "resources"

@@ -11,11 +11,14 @@ from typing import Any, Literal
 
 from app import paths
 from app.chat import Message, ModelPair, Role
+from app.cli.as_json import model_json, speculation_json
+from app.cli.sampling_options import chosen_sampling
 from app.cli.screen import Screen
-from app.engine import Engine, GenerationRequest, LoadOptions, SamplingParams, SpeculationParams
-from app.engine.protocol import Event, GenerationFinished, GenerationStarted, ModelInfo, PairLoaded, RoundFinished
+from app.engine import Engine, GenerationRequest, LoadOptions, SpeculationParams
+from app.engine.protocol import Event, GenerationFinished, GenerationStarted, PairLoaded, RoundFinished
 from app.engine.rounds import Span, StopReason, Token
 from app.engine.stats import SpeculationStats
+from app.engine.suggested import sampling_of
 from app.errors import ModelFileError, PairError, UsageError
 from app.storage.settings import SettingsStore
 
@@ -23,18 +26,7 @@ _Drafter = Literal["model", "lookup", "none"]
 
 
 def ask(options: argparse.Namespace) -> int:
-    request = GenerationRequest(
-        messages=_messages(options),
-        sampling=SamplingParams(
-            temperature=options.temperature,
-            top_k=options.top_k,
-            top_p=options.top_p,
-            min_p=options.min_p,
-            repeat_penalty=options.repeat_penalty,
-            seed=options.seed,
-        ),
-        max_tokens=options.max_tokens,
-    )
+    messages = _messages(options)
     pair, drafter = _pair(options)
     speculation = SpeculationParams(drafter, options.draft_length, options.verify)
     load_options = LoadOptions(options.context, options.gpu_layers, options.threads)
@@ -46,7 +38,8 @@ def ask(options: argparse.Namespace) -> int:
             raise PairError(loaded.draft_problem)
         answer = _Answer(loaded)
         try:
-            request = GenerationRequest(request.messages, request.sampling, speculation, request.max_tokens)
+            sampling = sampling_of(loaded.target.suggested, chosen_sampling(options))
+            request = GenerationRequest(messages, sampling, speculation, options.max_tokens)
             for event in engine.generate(request):
                 answer.take(event)
                 screen.show(event)
@@ -137,25 +130,10 @@ class _Answer:
             "prompt_tokens": finished.prompt_tokens,
             "reused_tokens": finished.reused_tokens,
             "answer_tokens": finished.answer_tokens,
-            "target": _model_json(self.loaded.target),
-            "draft": _model_json(self.loaded.draft) if self.loaded.draft else None,
+            "target": model_json(self.loaded.target),
+            "draft": model_json(self.loaded.draft) if self.loaded.draft else None,
             "drafter": self._started.drafter if self._started else "none",
             "timing": asdict(finished.timing),
-            "speculation": {
-                "rounds": stats.rounds,
-                "drafted": stats.drafted,
-                "accepted": stats.accepted,
-                "rejected": stats.rejected,
-                "discarded": stats.discarded,
-                "draft_acceptance_rate": stats.draft_acceptance_rate,
-                "token_acceptance_probability": stats.token_acceptance_probability,
-                "mean_acceptance_length": stats.mean_acceptance_length,
-                "acceptance_at": stats.acceptance_at,
-                "draft_lengths": {str(length): stats.draft_lengths[length] for length in sorted(stats.draft_lengths)},
-            },
+            "speculation": speculation_json(stats),
             "tokens": [{"id": t.id, "text": t.text, "source": t.source} for t in self._tokens],
         }
-
-
-def _model_json(info: ModelInfo) -> dict[str, Any]:
-    return {"file": info.file, "gpu_layers": info.gpu_layers, "layers": info.layers}

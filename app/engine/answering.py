@@ -5,30 +5,34 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
 from app.engine.drafters import Drafter
 from app.engine.generate import Answer, generate
 from app.engine.loaded import LoadedPair
-from app.engine.pacing import FixedPacing
+from app.engine.pacing import Pacing
 from app.engine.prompt import Prompt
 from app.engine.protocol import (
     Fault,
     Generate,
     GenerationFinished,
     GenerationStarted,
+    PacingReport,
     PromptProgressed,
     RoundFinished,
     Timing,
     VerifyRule,
     WorkerEvent,
 )
-from app.engine.rounds import Round, Span, StopReason
+from app.engine.rounds import DrafterKind, Round, Span, StopReason
 from app.engine.sampling import Sampler, fresh_seed, validate
 from app.engine.text import TextStream
-from app.engine.verify import Coupled, Rejection, Rule
+from app.engine.verify import Comparison, Coupled, Rejection, Rule
 from app.errors import CancelledError, SlipstreamError
+
+_REPORT_EVERY = 8  # rounds
 
 
 class AnswerRequest:
@@ -53,6 +57,9 @@ class AnswerRequest:
         self._prompt_tokens = 0
         self._reused_tokens: int | None = None  # known when the prompt is read
         self._first_token_s: float | None = None
+        self._pacing: Pacing | None = None
+        self._off = ""  # why nothing drafts, if nothing does
+        self._rounds = 0
         self._draft_s = self._verify_s = self._sample_s = 0.0
 
     def answer(self) -> None:
@@ -64,9 +71,10 @@ class AnswerRequest:
         prompt = self._pair.prompts.build(request.messages, max_tokens=request.max_tokens)
         self._prompt_tokens = len(prompt.tokens)
         vocabulary = self._pair.model.vocabulary
-        sampler = Sampler(request.sampling, vocabulary.suppressed)
-        rule = _rule(request.speculation.verify, self._seed)
-        drafter, why = self._pair.drafter(request.speculation, sampler, rule)
+        sampler = Sampler(request.sampling, vocabulary.suppressed, seed=self._seed, spellings=vocabulary.spellings)
+        rule = _rule(request.speculation.verify, self._seed, sampler.needs_comparison)
+        drafter, why = self._pair.drafter(request.speculation, request.sampling, sampler, rule)
+        self._off = why if drafter.kind is DrafterKind.none else ""
         ends = vocabulary.ends.union(self._pair.prompts.turn_end_tokens())
         stream = TextStream(
             vocabulary.piece,
@@ -74,6 +82,7 @@ class AnswerRequest:
             reasoning=prompt.reasoning_tags,
             starts_in_reasoning=prompt.starts_in_reasoning,
         )
+        pacing = self._pacing = self._pair.pacing(request.speculation, request.sampling)
         answer = Answer(stream, ends.__contains__, request.max_tokens or sys.maxsize)
         rounds = generate(
             target,
@@ -82,7 +91,7 @@ class AnswerRequest:
             answer,
             sampler=sampler,
             rule=rule,
-            pacing=FixedPacing(request.speculation.draft_length),
+            pacing=pacing,
             is_cancelled=self._is_cancelled,
             on_prompt=lambda held: self._on_prompt(held, prompt, drafter, why),
         )
@@ -91,9 +100,12 @@ class AnswerRequest:
             for finished in rounds:
                 self._observe(finished)
                 context_used = self._prompt_tokens + len(answer.tokens)
-                self._send(RoundFinished(self._id, finished, stream.release(), context_used, drafter.paused))
+                report = self._news()
+                spans = stream.release()
+                self._send(RoundFinished(self._id, finished, spans, context_used, drafter.paused, report))
         except SlipstreamError as failure:
             answer.stop_reason, error = StopReason.failed, Fault.of(failure)
+        self._pair.prompts.remember(prompt, [token.id for token in answer.tokens])
         rest = (*stream.release(), *stream.finish())
         self._finish(answer.stop_reason or StopReason.failed, len(answer.tokens), rest, error)
 
@@ -109,6 +121,17 @@ class AnswerRequest:
             self._send(GenerationStarted(self._id, self._prompt_tokens, held, drafter.kind, why, prompt.notes))
         else:
             self._send(PromptProgressed(self._id, held, self._prompt_tokens))
+
+    def _news(self) -> PacingReport | None:
+        """What pacing does, where it is not what was told last, or once in a while for its figures."""
+        self._rounds += 1
+        return None if self._rounds % _REPORT_EVERY else self._report()
+
+    def _report(self) -> PacingReport | None:
+        if self._pacing is None:
+            return None
+        report = self._pacing.report()
+        return replace(report, state="off", sentence=self._off) if self._off else report
 
     def _observe(self, finished: Round) -> None:
         if self._first_token_s is None:
@@ -141,9 +164,14 @@ class AnswerRequest:
                 ),
                 rest,
                 error,
+                self._report(),
+                self._pair.experience.to_plain(),
             )
         )
 
 
-def _rule(wanted: VerifyRule, seed: int) -> Rule:
-    return Coupled(seed) if wanted is VerifyRule.coupled else Rejection(np.random.default_rng(seed))
+def _rule(wanted: VerifyRule, seed: int, needs_comparison: bool) -> Rule:
+    if wanted is VerifyRule.coupled:
+        return Coupled(seed)
+    rng = np.random.default_rng(seed)
+    return Comparison(rng) if needs_comparison else Rejection(rng)

@@ -15,9 +15,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
-from app.chat import ModelPair
+from app.chat import Message, ModelPair
 from app.engine.causes import Death, explain_death
 from app.engine.process import WorkerEnded, WorkerProcess
 from app.engine.protocol import (
@@ -36,8 +36,10 @@ from app.engine.protocol import (
     LoadFailed,
     LoadOptions,
     LoadPair,
+    NextScored,
     PairChecked,
     PairLoaded,
+    ScoreNext,
     Timing,
     WorkerEvent,
 )
@@ -56,7 +58,9 @@ class ChatEngine(Protocol):
     """What a front end may ask of an engine."""
 
     def subscribe(self, listener: Listener) -> Callable[[], None]: ...
-    def request_load(self, pair: ModelPair, options: LoadOptions) -> None: ...
+    def request_load(
+        self, pair: ModelPair, options: LoadOptions | None = None, experience: dict[str, Any] | None = None
+    ) -> None: ...
     def request_check(self, pair: ModelPair) -> None: ...
     def request_generation(self, request: GenerationRequest) -> int: ...
     def cancel(self) -> None: ...
@@ -89,6 +93,7 @@ class Engine:
         self._gpu_layers = 0  # of the target, as loaded
         self._answers: dict[int, Generate | None] = {}  # without GenerationFinished; None once it has started
         self._sent_again: set[int] = set()
+        self._scorings: set[int] = set()  # without NextScored
         self._asked_for_devices = False
         self._lacks_instruction = False  # of this processor; holds for every load from then on
         self._checks: list[CheckPair] = []
@@ -107,10 +112,12 @@ class Engine:
 
         return unsubscribe
 
-    def request_load(self, pair: ModelPair, options: LoadOptions | None = None) -> None:
-        """Answered by LoadProgressed, then PairLoaded or LoadFailed."""
+    def request_load(
+        self, pair: ModelPair, options: LoadOptions | None = None, experience: dict[str, Any] | None = None
+    ) -> None:
+        """Answered by LoadProgressed, then PairLoaded or LoadFailed. `experience`: see LoadPair."""
         target, draft = str(pair.target.absolute()), str(pair.draft.absolute()) if pair.draft else None
-        self._put(LoadPair(target, draft, options or LoadOptions()))
+        self._put(LoadPair(target, draft, options or LoadOptions(), experience))
 
     def request_check(self, pair: ModelPair) -> None:
         """Answered by PairChecked, even while an answer is being written: another process reads the files."""
@@ -125,6 +132,14 @@ class Engine:
         """Answered by GenerationStarted, RoundFinished …, and exactly one GenerationFinished with the returned id."""
         request_id = next(self._ids)
         self._put(Generate(request_id, request))
+        return request_id
+
+    def request_score(
+        self, messages: Sequence[Message], answer_tokens: Sequence[int], max_tokens: int | None = None
+    ) -> int:
+        """Answered by NextScored with the returned id."""
+        request_id = next(self._ids)
+        self._put(ScoreNext(request_id, tuple(messages), tuple(answer_tokens), max_tokens))
         return request_id
 
     def cancel(self) -> None:
@@ -151,10 +166,12 @@ class Engine:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def load(self, pair: ModelPair, options: LoadOptions | None = None) -> PairLoaded:
+    def load(
+        self, pair: ModelPair, options: LoadOptions | None = None, experience: dict[str, Any] | None = None
+    ) -> PairLoaded:
         """Load and wait. Raises the SlipstreamError of a failed load."""
         with self._events() as events:
-            self.request_load(pair, options)
+            self.request_load(pair, options, experience)
             for event in events:
                 if isinstance(event, PairLoaded):
                     return event
@@ -193,6 +210,19 @@ class Engine:
             finally:
                 if not finished:
                     self.cancel()
+
+    def score_next(
+        self, messages: Sequence[Message], answer_tokens: Sequence[int], max_tokens: int | None = None
+    ) -> NextScored:
+        """The target's two best tokens behind an answer's first tokens. Raises the SlipstreamError that prevents it."""
+        with self._events() as events:
+            request_id = self.request_score(messages, answer_tokens, max_tokens)
+            for event in events:
+                if isinstance(event, NextScored) and event.request_id == request_id:
+                    if event.error:
+                        raise event.error.to_error()
+                    return event
+        raise EngineDiedError("The engine was closed.")
 
     @contextlib.contextmanager
     def _events(self) -> Iterator[Iterator[Event]]:
@@ -239,9 +269,10 @@ class Engine:
                 self._start_load(item)
             case Generate():
                 self._answers[item.request_id] = item
-                if self._worker is None and self._wanted:
-                    self._start_load(self._wanted)
-                self._running_worker().send(item)
+                self._ask_loaded(item)
+            case ScoreNext():
+                self._scorings.add(item.request_id)
+                self._ask_loaded(item)
             case Cancel():
                 if self._worker:
                     self._worker.send(item)
@@ -262,6 +293,12 @@ class Engine:
                 if sender in (self._worker, self._inspector):
                     self._note(item)
                     self._emit(item)  # type: ignore[arg-type]
+
+    def _ask_loaded(self, command: Generate | ScoreNext) -> None:
+        """Send what needs the models; they come back first if their worker has died."""
+        if self._worker is None and self._wanted:
+            self._start_load(self._wanted)
+        self._running_worker().send(command)
 
     def _start_load(self, wanted: LoadPair) -> None:
         if self._lacks_instruction:
@@ -285,6 +322,8 @@ class Engine:
                 self._answers[event.request_id] = None
             case GenerationFinished():
                 self._answers.pop(event.request_id, None)
+            case NextScored():
+                self._scorings.discard(event.request_id)
             case DevicesListed():
                 self._asked_for_devices = False
             case PairChecked():
@@ -326,6 +365,9 @@ class Engine:
             del self._answers[request_id]
             timing = Timing(0.0, 0.0, None, 0.0, 0.0, 0.0, 0.0, None)
             self._emit(GenerationFinished(request_id, StopReason.failed, 0, 0, 0, 0, timing, (), fault))
+        scorings, self._scorings = self._scorings, set()
+        for request_id in scorings:
+            self._emit(NextScored(request_id, error=fault))
         if self._loads_running:
             self._loads_running = 0
             self._emit(LoadFailed(fault))

@@ -18,27 +18,46 @@ from app.engine.causes import explain_load_failure
 from app.engine.llama import CancelFlag, L, logits_address
 from app.engine.model import Model
 from app.engine.protocol import MAX_DRAFT_LENGTH
+from app.engine.rewinding import NoRewinding, Rewinding, probe
 from app.errors import CancelledError, ContextFullError, ModelFileError, OutOfMemoryError, SlipstreamError
 
 Logits = npt.NDArray[np.float32]
 
 BATCH = 512  # tokens of a prompt evaluated at once
 _ROWS = MAX_DRAFT_LENGTH + 1  # of logits that a context reserves; more would abort
+_UNCHANGED = (1, -1)  # codes of llama_decode after which the memory is what it was: no room, or a batch refused
 
 
 class Context:
     """A model's memory (its cache) and the one thread of computation on it.
 
     `tokens` is what the memory holds, in order: position i of the cache belongs to tokens[i].
+
+    `whole_windows` keeps what sliding windows no longer see. Then a cell lies where its token stands, whatever was
+    rewound before, so that logits are the same to the last bit with a draft and without, and an edit far back finds
+    everything. It costs as much memory a layer as full attention does; without it, going back further than the
+    window holds means evaluating again. `snapshots` see `app.engine.rewinding.Snapshots`: of use only where what is
+    dropped was evaluated in one batch, as a target's drafts are.
     """
 
-    def __init__(self, model: Model, *, size: int, threads: int, cancel: CancelFlag) -> None:
+    def __init__(
+        self,
+        model: Model,
+        *,
+        size: int,
+        threads: int,
+        cancel: CancelFlag,
+        whole_windows: bool = True,
+        snapshots: int = 0,
+    ) -> None:
         if model.vocab_only:
             raise ValueError("a model without weights has no context")
         params = L.llama_context_default_params()
         params.n_ctx = size
         params.n_batch = params.n_ubatch = min(BATCH, size)
         params.n_seq_max = 1
+        params.n_rs_seq = snapshots  # granted only to kinds that can
+        params.swa_full = whole_windows
         params.n_outputs_max = _ROWS  # by default the buffer has a row for every token of a batch
         params.n_threads = params.n_threads_batch = threads
         params.flash_attn_type = 1  # without it a batch of one and a batch of many differ (DESIGN, section 3)
@@ -71,7 +90,14 @@ class Context:
         self.vocabulary_size = model.vocabulary.n_tokens
         self._logits: list[Logits] = []  # the rows of the last decode
         self._views: dict[tuple[int, int], list[Logits]] = {}
-        self.can_rewind = self._probe_rewind()
+        self._rewinding: Rewinding = NoRewinding()
+        window = 0 if whole_windows else L.llama_model_n_swa(model.handle)
+        self._rewinding = self._probe_rewinding(window)
+
+    @property
+    def can_rewind(self) -> bool:
+        """Whether dropping a few tokens is cheaper than evaluating everything again."""
+        return self._rewinding.can_rewind
 
     @property
     def capacity(self) -> int:
@@ -97,15 +123,15 @@ class Context:
         self.busy_s += time.perf_counter() - started
         if code == 0:
             self.tokens.extend(tokens)
+            self._rewinding.decoded(n)
             if outputs:
                 self._logits = self._views_of(address, outputs)
             return
-        del self.tokens[L.llama_memory_seq_pos_max(self._memory, 0) + 1 :]
+        if code not in _UNCHANGED:
+            self._hold(self._rewinding.recover(len(self.tokens)))
         if code == 1:
             raise ContextFullError(f"The context of {self.size} tokens is full.")
         if code == 2 or self._cancel.is_set():
-            if not self.can_rewind:
-                self.clear()  # what an aborted batch leaves in a recurrent memory is undefined
             raise CancelledError("Stopped.")
         raise SlipstreamError(
             f"{self.model.path.name} could not be computed (llama.cpp returned {code}). "
@@ -129,34 +155,47 @@ class Context:
             self._views[address, outputs] = views
         return views
 
+    def mark(self, ahead: int) -> None:
+        """Before a draft: the next `ahead` tokens evaluated may have to be dropped."""
+        started = time.perf_counter()
+        self._rewinding.mark(len(self.tokens), ahead)
+        self.busy_s += time.perf_counter() - started
+
+    def keep(self) -> None:
+        """Behind a prompt: another answer may begin here."""
+        self._rewinding.keep(len(self.tokens))
+
     def rewind(self, length: int) -> None:
         """Drop what the memory holds after the first `length` tokens.
 
-        A memory that refuses (recurrent models) is cleared instead; the caller evaluates again what `tokens` lacks.
+        Where this kind of memory cannot be cut there it drops more, at worst everything. The caller evaluates again
+        what `tokens` then lacks.
         """
-        if length >= len(self.tokens):
-            return
-        if length > 0 and L.llama_memory_seq_rm(self._memory, 0, length, -1):
-            del self.tokens[length:]
-        else:
-            self.clear()
+        held = len(self.tokens)
+        if length < held:
+            self._hold(self._rewinding.rewind(held, length) if length > 0 else 0)
 
     def clear(self) -> None:
-        L.llama_memory_clear(self._memory, True)
-        self.tokens = []
+        self._hold(0)
 
-    def _probe_rewind(self) -> bool:
-        """Two tokens in, one out, as llama.cpp's own tools find out."""
+    def _hold(self, length: int) -> None:
+        """The memory holds the first `length` tokens, or is made empty."""
+        if length == 0:
+            L.llama_memory_clear(self._memory, True)
+            self._rewinding.clear()
+        del self.tokens[length:]
+
+    def _probe_rewinding(self, window: int) -> Rewinding:
         if self.size < 2:
-            return False
-        cancelled, self.can_rewind = self._cancel.is_set(), False
+            return NoRewinding()
+        cancelled = self._cancel.is_set()
         self._cancel.clear()
-        self.decode([0, 0], outputs=0)
+        found = probe(self.handle or 0, window=window, decode=lambda tokens: self.decode(tokens, outputs=0))
         if cancelled:
             self._cancel.set()
-        works = bool(L.llama_memory_seq_rm(self._memory, 0, 1, -1))
         self.clear()
-        return works
+        found.clear()
+        return found
 
     def close(self) -> None:
         if self.handle is not None:

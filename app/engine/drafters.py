@@ -12,17 +12,21 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from app.engine.acceptance import confidence_of
 from app.engine.memory import TokenMemory, evaluate, reusable_prefix
 from app.engine.pacing import Pace
 from app.engine.rounds import DrafterKind
-from app.engine.sampling import Distribution, Sampler
+from app.engine.sampling import Sampler
 from app.engine.verify import Draft, Rule
 from app.errors import CancelledError, SlipstreamError
 
 
 class Drafter(Protocol):
     kind: DrafterKind
-    paused: str | None  # why it proposes nothing any more in this answer, as a sentence
+
+    @property
+    def paused(self) -> str | None:
+        """Why it proposes nothing any more in this answer, as a sentence."""
 
     def begin(self, tokens: Sequence[int]) -> None:
         """A new answer starts behind `tokens`."""
@@ -89,15 +93,17 @@ class ModelDrafter:
             self.paused = f"Paused: the draft's context of {context.size} tokens is full."
         if self.paused:
             return draft
-        before = context.busy_s
         try:
             while len(draft) < room and pace.goes_on(self.kind, len(text) + len(draft) - len(context.tokens)):
                 pending = [*text[len(context.tokens) :], *draft.tokens[-1:]]
+                before = context.busy_s
+                if len(draft) == 1:
+                    context.mark(ahead=1)  # the first token not of the text goes in
                 evaluate(context, pending, outputs=1)
-                draft.decodes += 1
-                draft.evaluated += len(pending)
-                probs = self._sampler.distribution(self._logits(), text, draft.tokens)
-                confidence = probs.confidence
+                draft.steps.append((len(pending), context.busy_s - before))
+                logits = self._logits()
+                probs = self._sampler.distribution(logits, text, draft.tokens)
+                confidence = confidence_of(probs, logits) if pace.needs_confidence else 1.0
                 if not pace.takes(self.kind, confidence):
                     break
                 token = self._rule.draw(probs, len(text) + len(draft))
@@ -113,7 +119,6 @@ class ModelDrafter:
             context.clear()
             self.paused = f"Paused: the draft failed. {error}"
             return Draft(self.kind)
-        draft.seconds = context.busy_s - before
         return draft
 
     def commit(self, tokens: Sequence[int], accepted: int) -> None:
@@ -121,6 +126,11 @@ class ModelDrafter:
         self._tokens.extend(tokens)
         self._context.rewind(kept)
         self._check(tokens)
+
+    @property
+    def pending(self) -> int:
+        """How many tokens must be evaluated for the first draft token."""
+        return len(self._tokens) - len(self._context.tokens)
 
     def _logits(self) -> npt.NDArray[np.float32]:
         logits = self._context.logits(0)
@@ -131,46 +141,44 @@ class ModelDrafter:
             self.paused = "Paused: the text holds a token that the draft's vocabulary lacks."
 
 
-class LookupDrafter:
-    """Proposes what followed the last tokens when they stood in the text before (prompt lookup).
+class ReadyDrafter(Drafter, Protocol):
+    """A drafter whose proposals cost nothing."""
 
-    Every run of 2 to 5 tokens is indexed once, as it is committed; the longest run that ends the text decides.
-    """
+    def propose(self, limit: int) -> Draft:
+        """Up to `limit` tokens with their confidences; the verdict on them is read from `commit`, drafted or not."""
 
-    kind = DrafterKind.lookup
-    paused: str | None = None
-    _RUNS = (5, 4, 3, 2)
 
-    def __init__(self) -> None:
-        self._tokens: list[int] = []
-        self._next: dict[tuple[int, ...], int] = {}  # run -> position behind its latest occurrence
+class CostlyDrafter(Drafter, Protocol):
+    """A drafter that computes its tokens one by one."""
+
+    @property
+    def pending(self) -> int:
+        """How many tokens must be evaluated for the first draft token."""
+
+
+class ChainedDrafter:
+    """Lookup where it promises more than the model, else the model, else nothing: the pace decides what is worth it."""
+
+    kind = DrafterKind.chained
+
+    def __init__(self, ready: ReadyDrafter, model: CostlyDrafter) -> None:
+        self._ready = ready
+        self._model = model
+
+    @property
+    def paused(self) -> str | None:
+        return self._model.paused
 
     def begin(self, tokens: Sequence[int]) -> None:
-        self._tokens = []
-        self._next = {}
-        self._extend(tokens)
+        self._ready.begin(tokens)
+        self._model.begin(tokens)
 
     def draft(self, pace: Pace) -> Draft:
-        draft = Draft(self.kind)
-        text = self._tokens
-        position = next((at for run in self._RUNS if (at := self._next.get(tuple(text[-run:])))), None)
-        if position is None:
-            return draft
-        for i in range(position, position + pace.cut(self.kind, [1.0] * pace.limit)):
-            # A run that reaches the end of the text goes on in its own proposal: a repetition.
-            token = text[i] if i < len(text) else draft.tokens[i - len(text)]
-            draft.tokens.append(token)
-            draft.probs.append(Distribution.certain(token))
-            draft.confidences.append(1.0)
-        return draft
+        ready = self._ready.propose(pace.limit)
+        rival = None if self._model.paused else self._model.pending
+        taken = pace.cut(self._ready.kind, ready.confidences, rival)
+        return ready.first(taken) if taken else self._model.draft(pace)
 
     def commit(self, tokens: Sequence[int], accepted: int) -> None:
-        self._extend(tokens)
-
-    def _extend(self, tokens: Sequence[int]) -> None:
-        text = self._tokens
-        for token in tokens:
-            for run in self._RUNS:
-                if len(text) >= run:
-                    self._next[tuple(text[-run:])] = len(text)
-            text.append(token)
+        self._ready.commit(tokens, accepted)
+        self._model.commit(tokens, accepted)

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from app.engine.acceptance import confidence_of
 from app.engine.drafters import Drafter
-from app.engine.memory import TokenMemory, evaluate, reusable_prefix
+from app.engine.memory import TokenMemory, evaluate, evaluate_draft, reusable_prefix
 from app.engine.pacing import Pacing
 from app.engine.protocol import MAX_DRAFT_LENGTH
 from app.engine.rounds import DrafterKind, Round, RoundTimes, StopReason, Token, TokenSource
@@ -88,7 +89,10 @@ def generate(
         # Prefill: all but the last token, which the first round evaluates.
         target.rewind(reusable_prefix(target.tokens, tokens))
         on_prompt(len(target.tokens))
-        evaluate(target, tokens[len(target.tokens) : -1], outputs=0, on_progress=on_prompt)
+        held, before = len(target.tokens), target.busy_s
+        evaluate(target, tokens[held:-1], outputs=0, on_progress=on_prompt)
+        pacing.observe_prompt(len(target.tokens) - held, target.busy_s - before)
+        target.keep()
         drafter.begin(tokens)
 
         started = time.perf_counter()
@@ -98,13 +102,15 @@ def generate(
 
             # Draft. The first round has none: the first token comes as early as without a draft.
             limit = min(answer.room - 1, target.size - len(tokens), MAX_DRAFT_LENGTH)
-            draft = drafter.draft(pacing.begin(limit)) if number > 0 and limit > 0 else Draft()
+            draft = drafter.draft(pacing.begin(limit, answer.room)) if number > 0 and limit > 0 else Draft()
 
             # Verify: one pass of the target over the pending token and the whole draft.
-            before = target.busy_s
-            evaluate(target, [*tokens[len(target.tokens) :], *draft.tokens], outputs=len(draft) + 1)
+            before, lag = target.busy_s, len(tokens) - 1 - len(target.tokens)
+            evaluate_draft(target, tokens[len(target.tokens) :], draft.tokens)
             verify_s = target.busy_s - before
-            verdict = rule.verify(draft, _target_probs(target, tokens, draft, sampler), len(tokens))
+            target_probs = _TargetProbs(target, tokens, draft, sampler)
+            verdict = rule.verify(draft, target_probs, len(tokens))
+            certainty = target_probs.confidence() if pacing.needs_confidence else 1.0
 
             # Accept: everything up to the end of the answer, wherever in the round that is.
             new = _accept(draft, verdict, answer)
@@ -114,6 +120,7 @@ def generate(
             # Rewind: the last token stays pending; the drafter hears what became text.
             target.rewind(len(tokens) - 1)
             drafter.commit([token.id for token in new], accepted)
+            sampler.commit([token.id for token in new])
             if answer.stop_reason is None and len(tokens) > target.size:
                 answer.stop_reason = StopReason.context_full
 
@@ -132,7 +139,7 @@ def generate(
                 rejected_texts=() if ended_inside else tuple(map(answer.text.show, draft.tokens[accepted:])),
             )
             started, number = now, number + 1
-            pacing.observe(finished, draft)
+            pacing.observe(finished, draft, certainty, lag)
             yield finished
     except CancelledError:
         answer.stop_reason = StopReason.cancelled
@@ -144,15 +151,23 @@ def generate(
         drafter.commit((), 0)
 
 
-def _target_probs(
-    target: TokenMemory, tokens: Sequence[int], draft: Draft, sampler: Sampler
-) -> Callable[[int], Distribution]:
+class _TargetProbs:
     """What the target draws from behind the first i draft tokens of this round."""
 
-    def at(i: int) -> Distribution:
-        return sampler.distribution(target.logits(i), tokens, draft.tokens[:i])
+    def __init__(self, target: TokenMemory, tokens: Sequence[int], draft: Draft, sampler: Sampler) -> None:
+        self._target = target
+        self._tokens = tokens
+        self._draft = draft
+        self._sampler = sampler
 
-    return at
+    def __call__(self, i: int) -> Distribution:
+        self._last = i, self._sampler.distribution(self._target.logits(i), self._tokens, self._draft.tokens[:i])
+        return self._last[1]
+
+    def confidence(self) -> float:
+        """How sure the target was where it drew the round's last token."""
+        i, probs = self._last
+        return confidence_of(probs, self._target.logits(i))
 
 
 def _accept(draft: Draft, verdict: Verdict, answer: Answer) -> list[Token]:

@@ -5,25 +5,32 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from app.engine import pair
 from app.engine.context import Context
 from app.engine.devices import default_threads
-from app.engine.drafters import Drafter, LookupDrafter, ModelDrafter, NoDrafter
+from app.engine.drafters import ChainedDrafter, Drafter, ModelDrafter, NoDrafter
+from app.engine.experience import Experience, setting_of
 from app.engine.llama import CancelFlag, Library
+from app.engine.lookup import LookupDrafter
 from app.engine.model import Model
+from app.engine.pacing import FixedPacing, LearningPacing, Pacing
 from app.engine.prompt import PromptBuilder
 from app.engine.protocol import (
     LoadOptions,
     LoadPair,
     ModelInfo,
+    SamplingParams,
     SpeculationParams,
 )
+from app.engine.rewinding import SNAPSHOTS
 from app.engine.sampling import Sampler
+from app.engine.translation import TranslatedDrafter, draft_sampler
 from app.engine.verify import Rule
-from app.errors import CancelledError, PairError, SlipstreamError, UsageError
+from app.errors import CancelledError, OutOfMemoryError, PairError, SlipstreamError, UsageError
 
 Progress = Callable[[Literal["target", "draft"], float], None]
 
@@ -53,7 +60,11 @@ class LoadedPair:
         self._target: _Open | None = None
         self._draft: _Open | None = None
         self._prompts: PromptBuilder | None = None
+        self._translates = False  # the draft's vocabulary is another one
         self.draft_problem: str | None = None  # why a wanted draft is off
+        self.lookup = LookupDrafter()  # of the target's tokens; keeps its index from answer to answer
+        self.experience = Experience()  # of this pair on this machine
+        self._experienced: tuple[object, ...] = ()  # the pair it is of
 
     def load(self, wanted: LoadPair, on_progress: Progress) -> None:
         """Open the pair. A draft that cannot serve is left out and named in `draft_problem`.
@@ -73,7 +84,11 @@ class LoadedPair:
             self._prompts = PromptBuilder(
                 model.vocabulary, model.chat_template, model.architecture, context=context.size
             )
+            self.lookup = LookupDrafter()
         self._load_draft(wanted, on_progress)
+        both = (self._target.recipe, self._draft.recipe if self._draft else None)
+        if both != self._experienced:
+            self.experience, self._experienced = Experience.from_plain(wanted.experience), both
 
     def _load_draft(self, wanted: LoadPair, on_progress: Progress) -> None:
         self.draft_problem = None
@@ -85,6 +100,8 @@ class LoadedPair:
         try:
             self._draft = self._draft or self._open("draft", wanted.draft, wanted.options, recipe, on_progress)
             self._refuse_unfit_draft()
+            if self._translates:
+                self._draft.model.vocabulary.read_ahead()
         except CancelledError:
             self.close()
             raise
@@ -117,7 +134,21 @@ class LoadedPair:
             size = min(options.context, model.info().trained_context or options.context)
             if part == "draft":
                 size = self.target.size  # a shorter one would end drafting in the middle of an answer
-            context = Context(model, size=size, threads=threads, cancel=self._cancel)
+            # A draft is evaluated token by token, where snapshots, which are of one batch, do not help.
+            make = partial(
+                Context,
+                model,
+                size=size,
+                threads=threads,
+                cancel=self._cancel,
+                snapshots=SNAPSHOTS if part == "target" else 0,
+            )
+            try:
+                context = make()
+            except OutOfMemoryError:
+                if not model.has_windows:
+                    raise
+                context = make(whole_windows=False)
         except BaseException:
             model.close()
             raise
@@ -128,6 +159,7 @@ class LoadedPair:
         verdict = pair.check(self._target.model.vocabulary, draft.vocabulary)
         if not verdict.fits:
             raise PairError(verdict.reason)
+        self._translates = verdict.translates
 
     def _refuse_unfit_draft(self) -> None:
         assert self._target is not None
@@ -166,29 +198,52 @@ class LoadedPair:
     def draft_info(self) -> ModelInfo | None:
         return self._draft.info() if self._draft else None
 
-    def drafter(self, speculation: SpeculationParams, sampler: Sampler, rule: Rule) -> tuple[Drafter, str]:
+    def drafter(
+        self, speculation: SpeculationParams, sampling: SamplingParams, sampler: Sampler, rule: Rule
+    ) -> tuple[Drafter, str]:
         """The drafter for an answer, and why it is that one or none, in words."""
         choice = speculation.drafter
-        if choice == "auto":
-            choice = "model" if self._draft else "lookup"
         if choice == "none" or speculation.draft_length == 0:
             return NoDrafter(), "Off: no draft was wanted."
         if not self.target.can_rewind:
             return NoDrafter(), "Off: this target's memory cannot be rewound after a rejected draft."
-        if choice == "lookup":
+        if choice == "lookup" or (choice == "auto" and self._draft is None):
             why = f" ({self.draft_problem})" if self.draft_problem else ""
-            return LookupDrafter(), f"On: drafts are looked up in the text so far.{why}"
+            return self.lookup, f"On: drafts are looked up in the text so far.{why}"
         if self._draft is None:
             return NoDrafter(), f"Off: {self.draft_problem or 'no draft model is loaded.'}"
-        vocabulary = self.model.vocabulary
-        drafter = ModelDrafter(
-            self._draft.context,
-            sampler,
-            rule,
-            vocabulary_size=vocabulary.n_tokens,
-            ends=vocabulary.ends,
+        model = self._model_drafter(self._draft, sampling, sampler, rule)
+        name = self._draft.model.path.stem
+        how = "; it speaks another vocabulary, so its text is tokenised again" if self._translates else ""
+        if choice == "auto":
+            return ChainedDrafter(
+                self.lookup, model
+            ), f"On: {name} runs ahead, or the text so far where it repeats{how}."
+        return model, f"On: {name} runs ahead{how}."
+
+    def _model_drafter(
+        self, draft: _Open, sampling: SamplingParams, sampler: Sampler, rule: Rule
+    ) -> ModelDrafter | TranslatedDrafter:
+        ours, theirs = self.model.vocabulary, draft.model.vocabulary
+        if self._translates:
+            return TranslatedDrafter(
+                draft.context,
+                draft_sampler(sampling, theirs.suppressed),
+                target_vocabulary=ours,
+                draft_vocabulary=theirs,
+            )
+        return ModelDrafter(draft.context, sampler, rule, vocabulary_size=ours.n_tokens, ends=ours.ends)
+
+    def pacing(self, speculation: SpeculationParams, sampling: SamplingParams) -> Pacing:
+        """A fixed draft length where one is wanted, else one that learns."""
+        if speculation.draft_length is not None:
+            return FixedPacing(speculation.draft_length)
+        sizes = [held.info().size if held else 0 for held in (self._draft, self._target)]
+        return LearningPacing(
+            self.experience,
+            setting_of(sampling, speculation.verify),
+            first_draft_cost=sizes[0] / sizes[1] if all(sizes) else 1.0,
         )
-        return drafter, f"On: {self._draft.model.path.stem} runs ahead."
 
     def close(self) -> None:
         self._close_draft()

@@ -11,6 +11,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+_LAG = 4  # tokens that may ride along with a draft instead of costing a decode of their own
+
 
 class TokenMemory(Protocol):
     """A model with a memory of tokens. See `app.engine.context.Context` for what each member promises."""
@@ -25,6 +27,8 @@ class TokenMemory(Protocol):
     def vocabulary_size(self) -> int: ...
     def decode(self, tokens: Sequence[int], outputs: int) -> None: ...
     def logits(self, row: int) -> npt.NDArray[np.float32]: ...
+    def mark(self, ahead: int) -> None: ...
+    def keep(self) -> None: ...
     def rewind(self, length: int) -> None: ...
     def clear(self) -> None: ...
 
@@ -55,3 +59,17 @@ def evaluate(
         memory.decode(pending[done : done + n], outputs if n == left else 0)
         done += n
         on_progress(len(memory.tokens))
+
+
+def evaluate_draft(memory: TokenMemory, pending: Sequence[int], draft: Sequence[int]) -> None:
+    """Evaluate `pending` and a draft behind it in one pass, with logits for the last pending and every draft token.
+
+    A memory that went back to a checkpoint lacks kept tokens as well. They ride along while they are few; otherwise
+    they are evaluated first, so that the next checkpoint stands behind them and not one more rejection repeats them.
+    """
+    if draft:
+        if len(pending) > _LAG:
+            evaluate(memory, pending[:-1], outputs=0)
+            pending = pending[-1:]
+        memory.mark(len(draft))
+    evaluate(memory, [*pending, *draft], outputs=len(draft) + 1)

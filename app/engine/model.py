@@ -9,8 +9,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from app.engine.causes import explain_load_failure
+from app.engine.header import read_header
 from app.engine.llama import CancelFlag, L, Library
 from app.engine.protocol import ModelInfo
+from app.engine.suggested import suggested_sampling
 from app.engine.vocabulary import Vocabulary
 from app.errors import CancelledError, ModelFileError
 
@@ -36,7 +38,7 @@ class Model:
         self.handle: int | None = None
         self.vocab_only = vocab_only
         self.library = library
-        _refuse_what_is_no_gguf(path)
+        _refuse_what_is_no_model(path)
 
         params = L.llama_model_default_params()
         params.n_gpu_layers = -1 if gpu_layers is None else gpu_layers
@@ -66,6 +68,7 @@ class Model:
         self._refuse_what_cannot_chat()
 
     def _refuse_what_cannot_chat(self) -> None:
+        """What the header's names did not tell, llama.cpp knows."""
         kind = None
         if L.llama_model_is_diffusion(self.handle):
             kind = "a diffusion model"
@@ -80,6 +83,11 @@ class Model:
     @property
     def architecture(self) -> str:
         return self.metadata("general.architecture") or ""
+
+    @property
+    def has_windows(self) -> bool:
+        """Whether some layers see only the latest tokens (sliding window attention)."""
+        return bool(L.llama_model_n_swa(self.handle) > 0)
 
     @property
     def chat_template(self) -> str | None:
@@ -110,6 +118,7 @@ class Model:
             trained_context=L.llama_model_n_ctx_train(self.handle) or self._header_number("context_length"),
             n_vocab=self.vocabulary.n_tokens,
             size=L.llama_model_size(self.handle) or self.path.stat().st_size,
+            suggested=suggested_sampling(self.metadata),
         )
 
     def _header_number(self, key: str) -> int:
@@ -123,10 +132,12 @@ class Model:
             self.handle = None
 
 
-def _refuse_what_is_no_gguf(path: Path) -> None:
+def _refuse_what_is_no_model(path: Path) -> None:
+    """Name a file that is something else from its first bytes, before gigabytes are read."""
     try:
         with path.open("rb") as file:
             magic = file.read(4)
+        header = read_header(path)
     except FileNotFoundError:
         raise ModelFileError(f"There is no file {path}.") from None
     except IsADirectoryError:
@@ -135,6 +146,8 @@ def _refuse_what_is_no_gguf(path: Path) -> None:
         raise ModelFileError(f"{path} cannot be read: {error.strerror}.") from error
     if magic != b"GGUF":
         raise ModelFileError(f"{path.name} is not a GGUF file. Choose a model in GGUF format.")
+    if header and header.other_kind:
+        raise ModelFileError(f"{path.name} is {header.other_kind}")
 
 
 def _offloaded_layers(log: Sequence[str]) -> int:

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from app.chat import Message, Role
 from app.engine.formats import FORMATS, PLAIN, Format
+from app.engine.markup import GUARD, Literals, clean, is_markup
+from app.engine.recall import Recall
 from app.engine.template import ChatTemplate, TemplateUnusableError
 from app.engine.text import KNOWN_REASONING_TAGS, ReasoningTags
+from app.engine.trimming import first_turn_sent
 from app.engine.turns import alternating, last_user, split_turns, variants
 from app.errors import ContextFullError, PromptError
 
 DEFAULT_RESERVE = 256  # tokens kept free for an answer of unknown length
 
-# HTML that some vocabularies hold as tokens of their own, as they hold runs of spaces: text, not markup.
-_HTML = re.compile(r"</?(table|caption|thead|tbody|tfoot|tr|th|td|h[1-6]|blockquote|strong|em|b|i|u|sub|sup|code)>")
+_PROBE = Message.of(Role.user, "Hello")  # what turns are measured against: a format may not go without a message
+_COUNTS_KEPT = 4096
 
 
 class Vocabulary(Protocol):
@@ -47,7 +50,10 @@ class Vocabulary(Protocol):
 
 @dataclass(frozen=True)
 class Prompt:
-    """`notes` are sentences for the user; `stop` are texts that end the answer because the format has no end token."""
+    """`notes` are sentences for the user; `stop` are texts that end the answer because the format has no end token.
+
+    `text` is what the tokens say, with `GUARD` in every control text that was only typed.
+    """
 
     tokens: tuple[int, ...]
     notes: tuple[str, ...] = ()
@@ -55,6 +61,7 @@ class Prompt:
     reasoning_tags: ReasoningTags | None = None
     dropped_messages: int = 0
     stop: tuple[str, ...] = ()
+    text: str = field(default="", compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -82,10 +89,13 @@ class PromptBuilder:
         self._tags = _reasoning_tags(template_source or "", vocabulary, architecture)
         self._special_ids = frozenset(vocabulary.special_texts.values())
         tags = {text for known in KNOWN_REASONING_TAGS for text in (known.opening, known.closing)}
-        user_defined = {text for text in vocabulary.user_defined_texts if _is_markup(text)}
+        user_defined = {text for text in vocabulary.user_defined_texts if is_markup(text)}
         control = vocabulary.special_texts.keys() - vocabulary.user_defined_texts
-        self._markup = _Literals({*control, *user_defined, *tags})
-        self._user_defined = _Literals(user_defined)
+        self._markup = Literals({*control, *user_defined, *tags})
+        self._special = Literals(control | user_defined)
+        markup_ids = {vocabulary.special_texts[text] for text in control | user_defined}
+        self._recall = Recall(vocabulary.piece, self._special, markup_ids)
+        self._counts: dict[tuple[object, ...], int] = {}
         letter = vocabulary.tokenize("a", add_special=False, parse_special=False)
         self._prefixes_space = b"".join(map(vocabulary.piece, letter)) == b" a"
 
@@ -94,44 +104,41 @@ class PromptBuilder:
     ) -> Prompt:
         """The prompt for the answer to the last message, without the oldest turns if all do not fit.
 
-        Raises ContextFullError if the last message does not fit even alone.
+        What it shares with earlier prompts and remembered answers has the same ids. Raises ContextFullError if the last
+        message does not fit even alone.
         """
         sent = [message for message in messages if message.role is not Role.assistant or message.text.strip()]
         system, turns = split_turns(sent)
         if not any(message.role is Role.user and message.text.strip() for turn in turns for message in turn):
             raise PromptError("There is no message to answer.")
         variables = {} if enable_thinking is None else {"enable_thinking": enable_thinking}
-
-        def without_oldest(count: int) -> tuple[_Rendering, list[int]]:
-            rendering = self._render([*system, *(message for turn in turns[count:] for message in turn)], variables)
-            return rendering, self._encode(rendering)
-
         room = self._context - min(max_tokens or DEFAULT_RESERVE, self._context // 4)
-        dropped_turns = 0
-        rendering, tokens = without_oldest(0)
-        needed = len(tokens)
-        if needed > room:
-            fits_not, dropped_turns = 0, len(turns) - 1
-            rendering, tokens = without_oldest(dropped_turns)
-            if len(tokens) >= self._context:
-                raise ContextFullError(_too_long(len(tokens), self._context, has_system=bool(system)))
-            while dropped_turns - fits_not > 1:
-                middle = (fits_not + dropped_turns) // 2
-                attempt = without_oldest(middle)
-                if len(attempt[1]) <= room:
-                    dropped_turns, (rendering, tokens) = middle, attempt
-                else:
-                    fits_not = middle
-        dropped = sum(map(len, turns[:dropped_turns]))
-        notes = (_not_sent(dropped, needed, self._context),) if dropped else ()
+        missing = 0  # tokens by which the counts were too low: answers as generated may take more than those counted
+        while True:
+            start = self._first_turn_sent(system, turns, room - missing, variables)
+            rendering = self._render([*system, *(message for turn in turns[start:] for message in turn)], variables)
+            text = self._spell(rendering)
+            known, rest = self._recall.beginning_of(text)
+            tokens = self._encode(rest, behind=known)
+            if len(tokens) <= room or start == len(turns) - 1:
+                break
+            missing += len(tokens) - room
+        if len(tokens) >= self._context:
+            raise ContextFullError(_too_long(len(tokens), self._context, has_system=bool(system)))
+        dropped = sum(map(len, turns[:start]))
         return Prompt(
             tokens=tuple(tokens),
-            notes=(*rendering.notes, *notes),
+            notes=(*rendering.notes, *([_not_sent(dropped, self._context)] if dropped else [])),
             starts_in_reasoning=self._tags is not None and rendering.text.rstrip().endswith(self._tags.opening),
             reasoning_tags=self._tags,
             dropped_messages=dropped,
             stop=rendering.stop,
+            text=text,
         )
+
+    def remember(self, prompt: Prompt, answer: Sequence[int]) -> None:
+        """The tokens generated behind a prompt: a later prompt that says the same there says it in the same tokens."""
+        self._recall.keep(prompt.text, prompt.tokens, answer)
 
     def turn_end_tokens(self) -> tuple[int, ...]:
         """End-of-turn tokens that the format uses and the model's file does not name as such."""
@@ -154,6 +161,37 @@ class PromptBuilder:
         if self._tags is not None and self._tags.closing.startswith(self._vocabulary.text_of(token)):
             return ()
         return (token,)
+
+    # -- what fits ------------------------------------------------------------------------------------------------
+
+    def _first_turn_sent(
+        self,
+        system: Sequence[Message],
+        turns: Sequence[Sequence[Message]],
+        room: int,
+        variables: Mapping[str, object],
+    ) -> int:
+        if len(turns) == 1:
+            return 0
+        alone = self._count([_PROBE], variables)
+        *earlier, last = turns
+        questions = [next((m for m in turn if m.role is Role.user and m.text.strip()), None) for turn in earlier]
+        asked = [self._count([question], variables) - alone if question else 0 for question in questions]
+        return first_turn_sent(
+            whole=[*(self._count([*turn, _PROBE], variables) - alone for turn in earlier), 0],
+            asked=[*asked, self._count(last, variables) - alone],
+            fixed=self._count([*system, _PROBE], variables),
+            room=room,
+        )
+
+    def _count(self, messages: Sequence[Message], variables: Mapping[str, object]) -> int:
+        """The tokens of a prompt, counted once: a conversation asks for those of its turns again and again."""
+        key = (*messages, *sorted(variables.items()))
+        if key not in self._counts:
+            if len(self._counts) >= _COUNTS_KEPT:
+                self._counts.clear()
+            self._counts[key] = len(self._encode(self._spell(self._render(messages, variables))))
+        return self._counts[key]
 
     # -- from messages to text ------------------------------------------------------------------------------------
 
@@ -205,7 +243,7 @@ class PromptBuilder:
 
     def _shows(self, rendering: _Rendering, message: Message) -> bool:
         """Whether the message, or at least its first line, went into the prompt."""
-        text = _clean(message.text).strip()
+        text = clean(message.text).strip()
         lines = (text.partition("\n")[0].rstrip(), self._broken(text).partition("\n")[0].rstrip())
         return text in rendering.marked.values() or any(line in rendering.text for line in lines)
 
@@ -244,7 +282,7 @@ class PromptBuilder:
 
     def _protect(self, text: str, mark: str | None, marked: dict[str, str]) -> str:
         """What the template sees of a text: if it holds markup, the mark in its place, or the markup broken up."""
-        text = _clean(text)
+        text = clean(text)
         if not self._markup.find(text):
             return text
         if mark is None:
@@ -258,23 +296,28 @@ class PromptBuilder:
 
     # -- from text to tokens --------------------------------------------------------------------------------------
 
-    def _encode(self, rendering: _Rendering) -> list[int]:
+    def _spell(self, rendering: _Rendering) -> str:
+        """The text with its messages in place of their marks, and with guards in the control texts they hold."""
         text = rendering.text
         # The template may write the start token, the tokenizer may add it: exactly one, if the vocabulary wants it. If
         # it does not, the text may still begin with it: SmolLM2 names <|im_start|> as its start token.
         while self._bos_text and text.lstrip().startswith(self._bos_text):
             text = text.lstrip().removeprefix(self._bos_text)
-        tokens = [] if self._bos is None else [self._bos]
+        if not rendering.marked:
+            return text
         marks = "|".join(rendering.marked)
-        for part in re.split(f"({marks})", text) if marks else [text]:
-            if part in rendering.marked:
-                for piece in self._user_defined.cut(rendering.marked[part]):
-                    tokens += self._tokenize(piece, behind=tokens, parse_special=False)
-            else:
-                tokens += self._tokenize(part, behind=tokens, parse_special=True)
+        return re.sub(marks, lambda mark: GUARD.join(self._special.cut(rendering.marked[mark[0]])), text)
+
+    def _encode(self, text: str, behind: Sequence[int] = ()) -> list[int]:
+        """The tokens of a text as `_spell` returns it, or of the rest of one, with those before it."""
+        tokens = list(behind)
+        if not tokens and self._bos is not None:
+            tokens = [self._bos]
+        for piece in text.split(GUARD):  # without guards, so what is read as a control token is one of the template's
+            tokens += self._tokenize(piece, behind=tokens)
         return tokens
 
-    def _tokenize(self, text: str, *, behind: Sequence[int], parse_special: bool) -> list[int]:
+    def _tokenize(self, text: str, *, behind: Sequence[int]) -> list[int]:
         """The tokens of a part of the prompt, as they would be in the middle of it."""
         if not text:
             return []
@@ -282,44 +325,13 @@ class PromptBuilder:
         if self._prefixes_space and behind and behind[-1] not in self._special_ids:
             # Such a vocabulary puts a space before every text: let it go before a newline that is then cut off.
             newline = tokenize("\n", add_special=False, parse_special=False)
-            tokens = tokenize("\n" + text, add_special=False, parse_special=parse_special)
+            tokens = tokenize("\n" + text, add_special=False, parse_special=True)
             if tokens[: len(newline)] == newline:
                 return tokens[len(newline) :]
-        return tokenize(text, add_special=False, parse_special=parse_special)
-
-
-class _Literals:
-    """Finds any of many texts. A vocabulary may have thousands of them, too many for one regular expression."""
-
-    def __init__(self, texts: Iterable[str]) -> None:
-        self._texts = frozenset(text for text in texts if len(text) > 1)
-        self._lengths = sorted({len(text) for text in self._texts}, reverse=True)
-        firsts = re.escape("".join(sorted({text[0] for text in self._texts})))
-        self._first = re.compile(f"[{firsts}]") if firsts else None
-
-    def find(self, text: str, start: int = 0) -> re.Match[str] | None:
-        """The match of the first character of the first text found."""
-        for match in self._first.finditer(text, start) if self._first else ():
-            at = match.start()
-            if any(text[at : at + length] in self._texts for length in self._lengths):
-                return match
-        return None
-
-    def cut(self, text: str) -> list[str]:
-        """The text in pieces of which none holds any of the texts."""
-        pieces = []
-        start = 0
-        while match := self.find(text, start):
-            pieces.append(text[start : match.end()])
-            start = match.end()
-        return [*pieces, text[start:]]
+        return tokenize(text, add_special=False, parse_special=True)
 
 
 # -- what is in a vocabulary, and sentences -----------------------------------------------------------------------
-
-
-def _is_markup(text: str) -> bool:
-    return not text.replace("▁", " ").isspace() and not _HTML.fullmatch(text)
 
 
 def _reasoning_tags(source: str, vocabulary: Vocabulary, architecture: str) -> ReasoningTags | None:
@@ -336,21 +348,15 @@ def _new_mark() -> str:
     return f"mark{secrets.token_hex(12)}end"
 
 
-def _clean(text: str) -> str:
-    """Without halves of surrogate pairs, which no tokenizer takes."""
-    return text.encode("utf-8", "replace").decode()
-
-
-def _not_sent(dropped: int, needed: int, context: int) -> str:
-    return (
-        f"Earlier messages were not sent ({dropped}): the whole conversation needs {needed} tokens, "
-        f"the context holds {context}."
-    )
+def _not_sent(dropped: int, context: int) -> str:
+    if dropped == 1:
+        return f"The oldest message no longer fits in the context of {context} tokens and is not sent."
+    return f"The oldest {dropped} messages no longer fit in the context of {context} tokens and are not sent."
 
 
 def _too_long(needed: int, context: int, *, has_system: bool) -> str:
     subject = "This message and the system prompt need" if has_system else "This message needs"
     return (
-        f"{subject} {needed} tokens, but the context holds {context}. "
+        f"{subject} {needed} tokens, but the context holds {context}, the answer included. "
         "Shorten the message, or set a longer context in the settings."
     )

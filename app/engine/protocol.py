@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -34,17 +34,41 @@ class LoadOptions:
     use_extra_bufts: bool = True  # repacked CPU weights; off after an illegal instruction
 
 
+SAMPLERS = ("penalties", "dry", "top_n_sigma", "top_k", "typical", "top_p", "min_p", "xtc", "temperature")
+
+
 @dataclass(frozen=True)
 class SamplingParams:
-    """The target's sampling. Neutral values switch a filter off: top_k 0, top_p 1, min_p 0, repeat_penalty 1."""
+    """The target's sampling, by llama.cpp's definitions. What the comments call off leaves a sampler out altogether.
+
+    `app.engine.limits` has the ranges. At a temperature of 0 the best token behind bias, penalties and DRY is taken.
+    """
 
     temperature: float = 0.7
-    top_k: int = 40
-    top_p: float = 0.95
-    min_p: float = 0.05
-    repeat_penalty: float = 1.0
-    repeat_last_n: int = 64  # tokens the penalty looks back on
+    top_k: int = 40  # 0: off
+    top_p: float = 0.95  # 1: off
+    min_p: float = 0.05  # 0: off
+    repeat_penalty: float = 1.0  # 1: off
+    repeat_last_n: int = 64  # tokens that the three penalties look back on, of prompt and answer
     seed: int | None = None  # None: a fresh one, reported with the answer
+    frequency_penalty: float = 0.0  # for each time a token occurred; 0: off
+    presence_penalty: float = 0.0  # if it occurred at all; 0: off
+    typical_p: float = 1.0  # 1: off
+    top_n_sigma: float = 0.0  # 0: off
+    dynatemp_range: float = 0.0  # the temperature follows the entropy by this much up and down; 0: off
+    dynatemp_exponent: float = 1.0
+    dry_multiplier: float = 0.0  # 0: off
+    dry_base: float = 1.75
+    dry_allowed_length: int = 2  # tokens a repetition may have for nothing
+    dry_last_n: int = 1024  # tokens that DRY looks back on
+    dry_breakers: tuple[str, ...] = ("\n", ":", '"', "*")  # texts that no repetition reaches back over
+    xtc_probability: float = 0.0  # 0: off
+    xtc_threshold: float = 0.1  # above 0.5: off
+    mirostat: Literal[0, 1, 2] = 0  # 1 or 2 stand in for all samplers that truncate
+    mirostat_tau: float = 5.0  # bits of surprise to keep to
+    mirostat_eta: float = 0.1  # how fast it is kept to
+    logit_bias: tuple[tuple[int, float], ...] = ()  # token id and what is added to its logit, before all samplers
+    order: tuple[str, ...] = SAMPLERS  # one that is not named is off
 
 
 class VerifyRule(StrEnum):
@@ -68,9 +92,12 @@ class SpeculationParams:
 
 @dataclass(frozen=True)
 class LoadPair:
+    """`experience`: what an earlier run learned of this pair (`app.engine.experience`), as it was sent then."""
+
     target: str
     draft: str | None = None
     options: LoadOptions = field(default_factory=LoadOptions)
+    experience: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -94,6 +121,19 @@ class GenerationRequest:
 class Generate:
     request_id: int
     request: GenerationRequest
+
+
+@dataclass(frozen=True)
+class ScoreNext:
+    """What does the target think of the token behind `answer_tokens` of its answer? Answered by NextScored.
+
+    `max_tokens` as in the request that gave the answer, so that the prompt is built the same way.
+    """
+
+    request_id: int
+    messages: tuple[Message, ...]
+    answer_tokens: tuple[int, ...]
+    max_tokens: int | None = None
 
 
 @dataclass(frozen=True)
@@ -139,6 +179,7 @@ class ModelInfo:
     trained_context: int
     n_vocab: int
     size: int  # bytes of weights
+    suggested: dict[str, float] = field(default_factory=dict)  # sampling the file suggests, by SamplingParams' names
 
 
 @dataclass(frozen=True)
@@ -161,7 +202,10 @@ class LoadFailed:
 
 @dataclass(frozen=True)
 class PairChecked:
-    """The verdict on two files. `reason` is a sentence in either case."""
+    """The verdict on two files. `reason` is a sentence in either case.
+
+    `translates`: the draft fits, but with another vocabulary: its text is tokenised again.
+    """
 
     target: str
     draft: str | None
@@ -169,6 +213,7 @@ class PairChecked:
     reason: str
     target_info: ModelInfo | None = None
     draft_info: ModelInfo | None = None
+    translates: bool = False
 
 
 @dataclass(frozen=True)
@@ -191,6 +236,18 @@ class PromptProgressed:
 
 
 @dataclass(frozen=True)
+class PacingReport:
+    """What pacing does and why. Costs are in milliseconds: the target's by batch size, as far as seen, a draft token's."""
+
+    state: Literal["on", "paused", "off"]
+    sentence: str
+    typical_length: float = 0.0  # draft tokens of a round with a draft, lately
+    plain_tokens_per_s: float | None = None  # measured, never derived from acceptance
+    target_ms: dict[int, float] = field(default_factory=dict)
+    draft_ms: float | None = None
+
+
+@dataclass(frozen=True)
 class RoundFinished:
     """One round and the text it released. `drafting_paused` says in words why drafting stopped, when it did."""
 
@@ -199,6 +256,7 @@ class RoundFinished:
     spans: tuple[Span, ...]
     context_used: int  # tokens in the target's context
     drafting_paused: str | None = None
+    pacing: PacingReport | None = None  # when it changed
 
 
 @dataclass(frozen=True)
@@ -227,6 +285,23 @@ class GenerationFinished:
     answer_tokens: int
     timing: Timing
     spans: tuple[Span, ...] = ()
+    error: Fault | None = None
+    pacing: PacingReport | None = None
+    experience: dict[str, Any] | None = None  # what is known of this pair by now, to be given back when it is loaded
+
+
+class TokenScore(NamedTuple):
+    id: int
+    logit: float
+    text: str
+
+
+@dataclass(frozen=True)
+class NextScored:
+    """The target's two best tokens, the best first, from a pass over one token. Empty if there is an `error`."""
+
+    request_id: int
+    best: tuple[TokenScore, ...] = ()
     error: Fault | None = None
 
 
@@ -295,7 +370,7 @@ def _subclasses(cls: type[SlipstreamError]) -> list[type[SlipstreamError]]:
 
 # -- the wire -----------------------------------------------------------------------------------------------------
 
-Command = LoadPair | CheckPair | Generate | Cancel | ListDevices | Shutdown
+Command = LoadPair | CheckPair | Generate | ScoreNext | Cancel | ListDevices | Shutdown
 WorkerEvent = (
     WorkerStarted
     | LoadProgressed
@@ -306,6 +381,7 @@ WorkerEvent = (
     | PromptProgressed
     | RoundFinished
     | GenerationFinished
+    | NextScored
     | DevicesListed
     | WorkerAborted
 )

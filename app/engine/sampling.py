@@ -1,230 +1,211 @@
-"""From logits and SamplingParams to the target's distribution over the tokens that survive its filters.
+"""From logits and SamplingParams to the target's distribution over the tokens that survive its samplers.
 
-The filters run in llama.cpp's order: repeat penalty, top-k, top-p, min-p, temperature; top-p and min-p see the
-distribution before the temperature. A temperature of 0 is the limit: one token survives.
-Drafts are drawn from the same function over the draft's logits, so that the two are as near as they can be.
+The samplers run in the order that the params name, llama.cpp's unless changed; one with a neutral value is left out.
+In that order top-p and min-p see the distribution before the temperature. A temperature of 0 is the limit: one token
+survives. Drafts are drawn from the same function over the draft's logits, so that the two are as near as they can be.
+
+XTC and mirostat fit in because nothing in them is left to chance or to the rounds: XTC's coin is a function of seed
+and position, and mirostat's state one of the emitted tokens.
 """
 
 from __future__ import annotations
 
+import copy
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-from app.engine.protocol import MAX_DRAFT_LENGTH, GenerationRequest, SamplingParams
-from app.errors import UsageError
+from app.engine import filters
+from app.engine.distribution import Distribution, Floats, Ids, Logits
+from app.engine.filters import Candidates
+from app.engine.limits import validate
+from app.engine.mirostat import Mirostat
+from app.engine.noise import coin
+from app.engine.penalties import Dry, RepeatPenalties, Spellings, biased
+from app.engine.protocol import SamplingParams
 
-Floats = npt.NDArray[np.float64]
-Ids = npt.NDArray[np.int64]
+__all__ = ["Distribution", "Floats", "Ids", "Sampler", "active_samplers", "comparison_note", "fresh_seed", "validate"]
 
-_CERTAIN = np.ones(1)
-_CERTAIN.flags.writeable = False
-_COLUMN = 32  # logits that one maximum stands for in the search for the top k
+_LOOKING_BACK = ("penalties", "dry")
+_CLASSIC = ("top_k", "top_p", "min_p", "temperature")
 
-
-class Distribution:
-    """Weights over the surviving tokens, in any order; a probability is a weight over their sum.
-
-    `ids` and `weights` have shape (survivors,). What a draw needs is summed at the first draw and kept.
-    """
-
-    __slots__ = ("_cumulated", "_drawn", "_ids", "only", "weights")
-
-    def __init__(self, ids: Ids, weights: Floats) -> None:
-        self._ids: Ids | None = ids
-        self.weights = weights
-        self.only: int | None = int(ids[0]) if len(ids) == 1 else None  # the one survivor, if it is one
-        self._cumulated: Floats | None = None
-        self._drawn = (-1, 0.0)  # the last draw and its probability, which the verdict asks for
-
-    @classmethod
-    def certain(cls, token: int) -> Distribution:
-        """All on one token: greedy decoding, or a lookup."""
-        made = cls.__new__(cls)
-        made._ids, made.weights, made.only = None, _CERTAIN, token  # noqa: SLF001 (its own)
-        return made
-
-    @property
-    def ids(self) -> Ids:
-        return np.array([self.only]) if self._ids is None else self._ids
-
-    @property
-    def probs(self) -> Floats:
-        """Shape (survivors,), sums to 1."""
-        probs: Floats = self.weights / self.weights.sum()
-        return probs
-
-    def probability(self, token: int) -> float:
-        """0.0 for a token that did not survive."""
-        if self.only is not None:
-            return 1.0 if self.only == token else 0.0
-        if token == self._drawn[0]:
-            return self._drawn[1]
-        at = (self.ids == token).nonzero()[0]
-        return float(self.weights[at[0]] / self._sums()[-1]) if len(at) else 0.0
-
-    @property
-    def confidence(self) -> float:
-        """The highest probability."""
-        if self.only is not None:
-            return 1.0
-        return float(self.weights.max() / self._sums()[-1])
-
-    def draw(self, rng: np.random.Generator) -> int:
-        if self.only is not None:
-            return self.only
-        sums = self._sums()
-        total = sums[-1]
-        at = sums.searchsorted(rng.random() * total, side="right")
-        token = int(self.ids[at])
-        self._drawn = (token, float(self.weights[at] / total))
-        return token
-
-    def _sums(self) -> Floats:
-        if self._cumulated is None:
-            self._cumulated = self.weights.cumsum()
-        return self._cumulated
+Stage = Callable[[Candidates, Sequence[int], Sequence[int]], Candidates]
 
 
 def fresh_seed() -> int:
     return secrets.randbits(32)
 
 
-def validate(request: GenerationRequest) -> None:
-    """Raises UsageError that names the setting and its range."""
-    params = request.sampling
-    for name, value, low, high in (
-        ("temperature", params.temperature, 0, 100),
-        ("top-p", params.top_p, 0, 1),
-        ("min-p", params.min_p, 0, 1),
-        ("top-k", params.top_k, 0, 2**31),
-        ("repeat penalty", params.repeat_penalty, 0.01, 100),
-        ("seed", params.seed, 0, 2**63),
-        ("number of tokens", request.max_tokens, 1, 2**31),
-        ("draft length", request.speculation.draft_length, 0, MAX_DRAFT_LENGTH),
-    ):
-        if value is not None and not low <= value <= high:
-            raise UsageError(f"The {name} is {value}; it must lie between {low} and {high}.")
+def is_greedy(params: SamplingParams) -> bool:
+    """Whether one token survives whatever the other settings are."""
+    return params.temperature <= 0 and params.dynatemp_range <= 0 and "temperature" in params.order
 
 
-def recent_tokens(params: SamplingParams, tokens: Sequence[int], drafted: Sequence[int]) -> Sequence[int]:
-    """What the repeat penalty looks back on behind `tokens` and `drafted`; nothing where it is off."""
-    if params.repeat_penalty == 1.0 or params.repeat_last_n <= 0:
-        return ()
-    return [*tokens[-params.repeat_last_n :], *drafted][-params.repeat_last_n :]
+def active_samplers(params: SamplingParams) -> tuple[str, ...]:
+    """The samplers that have something to do, in order. At temperature 0 and with mirostat none of the filters has."""
+    penalised = params.repeat_penalty != 1.0 or params.frequency_penalty != 0.0 or params.presence_penalty != 0.0
+    has_work = {
+        "penalties": penalised and params.repeat_last_n > 0,
+        "dry": params.dry_multiplier > 0 and params.dry_last_n > 0,
+        "top_n_sigma": params.top_n_sigma > 0,
+        "top_k": params.top_k > 0,
+        "typical": params.typical_p < 1,
+        "top_p": params.top_p < 1,
+        "min_p": params.min_p > 0,
+        "xtc": params.xtc_probability > 0 and params.xtc_threshold <= 0.5,
+        "temperature": params.temperature != 1.0 or params.dynatemp_range > 0,
+    }
+    active = [name for name in params.order if has_work[name]]
+    if is_greedy(params):
+        return (*(name for name in active if name in _LOOKING_BACK), "temperature")
+    if params.mirostat:
+        return (*(name for name in active if name in (*_LOOKING_BACK, "temperature")), "mirostat")
+    return tuple(active)
+
+
+def comparison_note(params: SamplingParams) -> str | None:
+    """Why drafts are compared instead of weighed at these settings, as a sentence for people; None if they are not."""
+    active = active_samplers(params)
+    name = "XTC" if "xtc" in active else "Mirostat" if "mirostat" in active else None
+    return name and (
+        f"{name} changes the odds from token to token, so each draft token is compared with the target's own draw: "
+        "the answer stays exact, fewer draft tokens are accepted."
+    )
 
 
 class Sampler:
-    """SamplingParams made ready for one answer: from logits behind a text to what the next token is drawn from."""
+    """SamplingParams made ready for one answer: from logits behind a text to what the next token is drawn from.
 
-    def __init__(self, params: SamplingParams, suppressed: Ids | None = None) -> None:
+    `suppressed` are ids that never survive. `seed` decides XTC's coins. `spellings` gives the token sequences that
+    spell a sequence breaker of DRY (see `app.engine.penalties.spellings`); without it there are no breakers.
+    """
+
+    def __init__(
+        self,
+        params: SamplingParams,
+        suppressed: Ids | None = None,
+        *,
+        seed: int | None = None,
+        spellings: Spellings | None = None,
+    ) -> None:
+        self.active = active_samplers(params)
         self._params = params
-        self._suppressed = suppressed
+        self._seed = seed if seed is not None else params.seed or 0
+        self._suppressed = suppressed if suppressed is not None and len(suppressed) else None
+        self._looking_back = self._penalties(spellings)
+        self._writes = bool(self._looking_back or params.logit_bias or self._suppressed is not None)
+        self._mirostat = Mirostat(params) if "mirostat" in self.active else None  # shared with the draft's sampler
+        self._is_for_draft = False
 
-    def distribution(
-        self, logits: npt.NDArray[np.float32], tokens: Sequence[int], drafted: Sequence[int] = ()
-    ) -> Distribution:
-        """`logits` has shape (n_vocab,) and stands behind the text `tokens` and the draft tokens `drafted`."""
-        return distribution(logits, self._params, recent_tokens(self._params, tokens, drafted), self._suppressed)
+        # Nearly every answer wants top-k, top-p and min-p behind the penalties: these go together, in a few steps.
+        rest = self.active[len(self._looking_back) :] if self._penalties_lead() else self.active
+        is_dynamic = params.dynatemp_range > 0 and "temperature" in rest
+        self._is_classic = not is_dynamic and rest == tuple(name for name in _CLASSIC if name in rest)
+        self._is_certain = is_greedy(params) or (self._is_classic and params.top_k == 1 and "top_k" in rest)
+        self._k = params.top_k if "top_k" in rest else 0
+        self._share = params.top_p if "top_p" in rest else 1.0
+        self._least = params.min_p if "min_p" in rest else 0.0
+        self._power = 1.0 / params.temperature if "temperature" in rest and params.temperature > 0 else 1.0
+        self._stages = [self._stage(name) for name in self.active if name != "mirostat"]
+
+    @property
+    def needs_comparison(self) -> bool:
+        """Whether a position's distribution depends on more than the text (see `comparison_note`)."""
+        return "xtc" in self.active or "mirostat" in self.active
+
+    def distribution(self, logits: Logits, tokens: Sequence[int], drafted: Sequence[int] = ()) -> Distribution:
+        """`logits` has shape (n_vocab,), is not changed, and stands behind the text `tokens` and the draft `drafted`.
+
+        With mirostat it must be asked from left to right within a round: `drafted` grows by one accepted token.
+        """
+        if self._writes:
+            logits = logits.copy()
+            biased(logits, self._params.logit_bias)
+            if self._suppressed is not None:
+                logits[self._suppressed[self._suppressed < len(logits)]] = -np.inf
+        if self._is_certain or self._is_classic:
+            for penalty in self._looking_back.values():
+                penalty.apply(None, logits, tokens, drafted)
+            if self._is_certain:
+                return Distribution.certain(int(logits.argmax()))
+            ids, weights = filters.classic_survivors(logits, self._k, self._share, self._least)
+            # Weights are relative to the best before the temperature: exp(x / T) = exp(x) ** (1 / T).
+            return Distribution(ids, weights if self._power == 1.0 else weights**self._power)
+        candidates = Candidates(None, logits)
+        for stage in self._stages:
+            candidates = stage(candidates, tokens, drafted)
+        if not self._mirostat:
+            return candidates.distribution()
+        if self._is_for_draft:
+            return self._mirostat.glance(candidates)
+        return self._mirostat.distribution(candidates, drafted)
+
+    def commit(self, tokens: Sequence[int]) -> None:
+        """The round is over: `tokens` are now part of the text, drawn from what was asked since the last round."""
+        if self._mirostat:
+            self._mirostat.commit(tokens)
 
     def for_draft(self) -> Sampler:
-        """What a draft model draws from: as near to the target's sampling as a draft can be."""
-        return self
+        """What a draft model draws from: as near to the target's sampling as a draft can be.
 
+        XTC tosses the same coins, and mirostat truncates where the target stands, but learns nothing from a draft.
+        """
+        if not self._mirostat:
+            return self
+        draft = copy.copy(self)
+        draft._is_for_draft = True  # noqa: SLF001 (its own)
+        return draft
 
-def distribution(
-    logits: npt.NDArray[np.float32],
-    params: SamplingParams,
-    recent: Sequence[int] = (),
-    suppressed: Ids | None = None,
-) -> Distribution:
-    """What the target draws its next token from.
+    def _penalties(self, spellings: Spellings | None) -> dict[str, RepeatPenalties | Dry]:
+        """The samplers that look back and have something to do, in order."""
+        params = self._params
+        made: dict[str, RepeatPenalties | Dry] = {}
+        for name in self.active:
+            if name == "penalties":
+                made[name] = RepeatPenalties(
+                    params.repeat_penalty, params.frequency_penalty, params.presence_penalty, params.repeat_last_n
+                )
+            elif name == "dry":
+                breakers = [tokens for text in params.dry_breakers for tokens in spellings(text)] if spellings else []
+                made[name] = Dry(
+                    params.dry_multiplier, params.dry_base, params.dry_allowed_length, params.dry_last_n, breakers
+                )
+        return made
 
-    `logits` has shape (n_vocab,) and is not changed. `recent` are the tokens that the repeat penalty looks back on
-    (see `recent_tokens`). `suppressed` are ids that never survive.
-    """
-    penalised = params.repeat_penalty != 1.0 and len(recent) > 0
-    if penalised or (suppressed is not None and len(suppressed)):
-        logits = logits.copy()
-    if penalised:
-        seen = np.unique(np.asarray(recent, dtype=np.int64))
-        seen = seen[seen < len(logits)]
-        values = logits[seen]
-        logits[seen] = np.where(values > 0, values / params.repeat_penalty, values * params.repeat_penalty)
-    if suppressed is not None and len(suppressed):
-        logits[suppressed[suppressed < len(logits)]] = -np.inf
+    def _penalties_lead(self) -> bool:
+        return all(name in _LOOKING_BACK for name in self.active[: len(self._looking_back)])
 
-    if params.temperature <= 0 or params.top_k == 1:
-        return Distribution.certain(int(logits.argmax()))
-    ids, weights = _survivors(logits, params)
-    # Weights are relative to the best before the temperature: exp(x / T) = exp(x) ** (1 / T).
-    return Distribution(ids, weights if params.temperature == 1.0 else weights ** (1.0 / params.temperature))
+    def _stage(self, name: str) -> Stage:
+        params = self._params
+        match name:
+            case "penalties" | "dry":
+                return self._look_back(name)
+            case "top_n_sigma":
+                return lambda candidates, *_: filters.top_n_sigma(candidates, params.top_n_sigma)
+            case "top_k":
+                return lambda candidates, *_: filters.top_k(candidates, params.top_k)
+            case "typical":
+                return lambda candidates, *_: filters.typical(candidates, params.typical_p)
+            case "top_p":
+                return lambda candidates, *_: filters.top_p(candidates, params.top_p)
+            case "min_p":
+                return lambda candidates, *_: filters.min_p(candidates, params.min_p)
+            case "xtc":
+                return self._xtc
+            case _:
+                return lambda candidates, *_: filters.temperature(
+                    candidates, params.temperature, params.dynatemp_range, params.dynatemp_exponent
+                )
 
+    def _look_back(self, name: str) -> Stage:
+        def stage(candidates: Candidates, tokens: Sequence[int], drafted: Sequence[int]) -> Candidates:
+            self._looking_back[name].apply(candidates.ids, candidates.logits, tokens, drafted)
+            return candidates
 
-def _survivors(logits: npt.NDArray[np.float32], params: SamplingParams) -> tuple[Ids, Floats]:
-    """What top-k, top-p and min-p leave: ids, and exp(logit - best logit) of each.
+        return stage
 
-    Each filter keeps the head of the vocabulary sorted by logit, so one order and the shortest head serve all three.
-    """
-    if 0 < params.top_k < len(logits):
-        ids, values = best_first(logits, params.top_k)
-        weights = _weights(values, values[0])
-        total = None
-    elif params.top_p < 1.0:
-        ids, weights, total = _head_that_holds(logits, params.top_p)
-    else:  # no filter needs an order
-        weights = _weights(logits, logits.max())
-        ids = (weights >= params.min_p).nonzero()[0]
-        return ids, weights[ids]
-    if params.top_p < 1.0:
-        sums = weights.cumsum()
-        keep = int(sums.searchsorted(params.top_p * (sums[-1] if total is None else total))) + 1
-        ids, weights = ids[:keep], weights[:keep]
-    if params.min_p > 0:
-        keep = int(np.count_nonzero(weights >= params.min_p))
-        ids, weights = ids[:keep], weights[:keep]
-    return ids, weights
-
-
-def _head_that_holds(logits: npt.NDArray[np.float32], share: float) -> tuple[Ids, Floats, np.float64]:
-    """Enough of the largest to hold `share` of the mass, best first, and the whole mass.
-
-    It nearly always sits on a few hundred tokens, so these are tried before the vocabulary is sorted.
-    """
-    # In single precision: it only decides where the nucleus ends, and alike with and without a draft.
-    total = np.exp(logits - logits.max()).sum(dtype=np.float64)
-    head = 256
-    while True:
-        ids, values = best_first(logits, head)
-        weights = _weights(values, values[0])
-        if head >= len(logits) or weights.sum() >= share * total * (1 + 1e-6):
-            return ids, weights, total
-        head *= 8
-
-
-def _weights(logits: npt.NDArray[np.float32], best: np.float32) -> Floats:
-    weights: Floats = np.exp(logits - best, dtype=np.float64)
-    return weights
-
-
-def best_first(logits: npt.NDArray[np.float32], k: int) -> tuple[Ids, npt.NDArray[np.float32]]:
-    """Ids and values of the k largest logits, largest first; the higher id comes first among equals.
-
-    The k-th largest of some columns' maxima is a lower bound for the k-th largest logit, because at least k logits
-    reach it. Few more do, and only those are sorted.
-    """
-    n_columns = len(logits) // _COLUMN
-    if k < n_columns:
-        heads = logits[: n_columns * _COLUMN].reshape(_COLUMN, n_columns).max(axis=0)
-    else:
-        heads = logits.copy()  # too many for columns to help: the bound is exact
-    if k < len(heads):
-        heads.partition(len(heads) - k)
-        candidates = (logits >= heads[len(heads) - k]).nonzero()[0]
-    else:
-        candidates = np.arange(len(logits))
-    values = logits[candidates]
-    order = values.argsort(kind="stable")[: -k - 1 : -1]
-    return candidates[order], values[order]
+    def _xtc(self, candidates: Candidates, tokens: Sequence[int], drafted: Sequence[int]) -> Candidates:
+        if coin(self._seed, len(tokens) + len(drafted)) > self._params.xtc_probability:
+            return candidates
+        return filters.without_top_choices(candidates, self._params.xtc_threshold)

@@ -52,14 +52,14 @@ def _with_system_in_first_user(messages: Sequence[Message]) -> list[Message]:
 
 
 def split_turns(messages: Sequence[Message]) -> tuple[list[Message], list[list[Message]]]:
-    """The system prompt, which always stays, and the turns: a user message with all that follows it."""
+    """The system prompt, which always stays, and the turns: a user message, not blank, with all that follows it."""
     system: list[Message] = []
     turns: list[list[Message]] = []
     for message in messages:
         if message.role is Role.system and not turns:
             if message.text.strip():
                 system.append(message)
-        elif message.role is Role.user or not turns:
+        elif (message.role is Role.user and message.text.strip()) or not turns:
             turns.append([message])
         else:
             turns[-1].append(message)

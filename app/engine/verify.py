@@ -18,12 +18,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from app.engine.noise import gumbel_noise
 from app.engine.rounds import DrafterKind, TokenSource
-from app.engine.sampling import Distribution, Floats, Ids
+from app.engine.sampling import Distribution
 
 TargetProbs = Callable[[int], Distribution]
 
@@ -40,12 +41,19 @@ class Draft:
     tokens: list[int] = field(default_factory=list)
     probs: list[Distribution] = field(default_factory=list)
     confidences: list[float] = field(default_factory=list)  # how sure the drafter was, 0 to 1, known before the draw
-    seconds: float = 0.0  # spent in the draft model's decodes
-    decodes: int = 0  # of the draft model; the last may have been for a token that was not worth drawing
-    evaluated: int = 0  # tokens in those decodes
+    steps: list[tuple[int, float]] = field(default_factory=list)  # tokens and seconds of each decode of the draft model
 
     def __len__(self) -> int:
         return len(self.tokens)
+
+    def first(self, n: int) -> Draft:
+        """The draft that ends after `n` tokens."""
+        return Draft(self.drafter, self.tokens[:n], self.probs[:n], self.confidences[:n], self.steps)
+
+    @property
+    def seconds(self) -> float:
+        """Spent in the draft model's decodes."""
+        return sum(seconds for _, seconds in self.steps)
 
 
 class Verdict(NamedTuple):
@@ -122,27 +130,6 @@ class Coupled(Comparison):
         # Among equals the lowest id wins, in whatever order the survivors stand.
         best = scores.max()
         return int(ids[scores == best].min())
-
-
-def gumbel_noise(seed: int, position: int, ids: Ids) -> Floats:
-    """Standard Gumbel noise, shape of `ids`, a function of its arguments alone: splitmix64 over the three of them."""
-    with np.errstate(over="ignore"):
-        mixed = _mix(np.uint64(seed & _MASK) + np.uint64(position) * _STEP)
-        mixed = _mix(mixed ^ (ids.astype(np.uint64) + np.uint64(1)) * _STEP)
-    uniform = ((mixed >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53  # in (0, 1)
-    noise: Floats = -np.log(-np.log(uniform))
-    return noise
-
-
-_MASK = (1 << 64) - 1
-_STEP = np.uint64(0x9E3779B97F4A7C15)
-
-
-def _mix(x: Any) -> Any:
-    """The finaliser of splitmix64 (Steele, Lea and Flood 2014)."""
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
 
 
 def _last_source(draft: Draft) -> TokenSource:

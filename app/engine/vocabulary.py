@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from app.engine.llama import L
+from app.engine.penalties import spellings
 
 _ATTR_UNKNOWN, _ATTR_CONTROL, _ATTR_USER_DEFINED = 1, 8, 16
 
@@ -27,6 +28,7 @@ class Vocabulary:
         self.add_eos = bool(L.llama_vocab_get_add_eos(self._handle))
         self._buffer = ctypes.create_string_buffer(256)
         self._pieces: dict[tuple[int, bool], bytes] = {}
+        self._spellings: dict[str, list[tuple[int, ...]]] = {}
 
     def _special(self, get: Callable[[int], int]) -> int | None:
         token = get(self._handle)
@@ -101,6 +103,15 @@ class Vocabulary:
             if n >= 0:
                 return list(ids[:n])
             size = -n
+
+    def spellings(self, text: str) -> list[tuple[int, ...]]:
+        """All token sequences that may begin to spell `text`. The whole vocabulary is searched, once for each text."""
+        found = self._spellings.get(text)
+        if found is None:
+            pieces = [self.piece(token, special=True) for token in range(self.n_tokens)]
+            found = spellings(text, pieces, lambda rest: self.tokenize(rest, add_special=False, parse_special=False))
+            self._spellings[text] = found
+        return found
 
     def _checked(self, token: int) -> int:
         if not 0 <= token < self.n_tokens:

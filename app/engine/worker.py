@@ -36,8 +36,10 @@ from app.engine.protocol import (
     LoadFailed,
     LoadPair,
     LoadProgressed,
+    NextScored,
     PairChecked,
     PairLoaded,
+    ScoreNext,
     Shutdown,
     WorkerAborted,
     WorkerEvent,
@@ -45,6 +47,7 @@ from app.engine.protocol import (
     decode,
     encode,
 )
+from app.engine.scoring import best_next
 from app.errors import CancelledError, SlipstreamError
 
 _log = logging.getLogger(__name__)
@@ -104,22 +107,26 @@ class Worker:
         self._writer.join(timeout=1)
 
     def _read_commands(self) -> None:
-        """Ends with the front end: without it nobody reads an answer."""
-        for line in self._commands:
-            command = decode(line)
-            if not isinstance(command, Cancel | Shutdown):
-                self._last_job += 1
-                self._jobs.put((self._last_job, command))  # type: ignore[arg-type]
-                continue
-            with self._cancelling:
-                self._cancelled_to = self._last_job
-                self._cancel.set()
-            if isinstance(command, Shutdown):
-                break
+        """Ends with the front end, without which nobody reads an answer, and with a command that cannot be read."""
+        try:
+            for line in self._commands:
+                command = decode(line)
+                if not isinstance(command, Cancel | Shutdown):
+                    self._last_job += 1
+                    self._jobs.put((self._last_job, command))  # type: ignore[arg-type]
+                    continue
+                self._cancel_all()
+                if isinstance(command, Shutdown):
+                    break
+        finally:
+            self._cancel_all()
+            self._jobs.put((self._last_job, Shutdown()))
+
+    def _cancel_all(self) -> None:
+        """Whatever was asked for so far is not wanted any more."""
         with self._cancelling:
             self._cancelled_to = self._last_job
             self._cancel.set()
-        self._jobs.put((self._last_job, Shutdown()))
 
     def _carry_out(self, command: Command) -> None:
         match command:
@@ -129,6 +136,8 @@ class Worker:
                 self.send(self._check(command))
             case Generate():
                 self._generate(command)
+            case ScoreNext():
+                self._score(command)
             case ListDevices():
                 library = self._library
                 self.send(
@@ -177,7 +186,15 @@ class Worker:
             except SlipstreamError as error:
                 return PairChecked(command.target, command.draft, False, str(error))
             verdict = pair.check(target.vocabulary, draft.vocabulary)
-            return PairChecked(command.target, command.draft, verdict.fits, verdict.reason, target.info(), draft.info())
+            return PairChecked(
+                command.target,
+                command.draft,
+                verdict.fits,
+                verdict.reason,
+                target.info(),
+                draft.info(),
+                verdict.translates,
+            )
 
     def _peek(self, path: str) -> contextlib.closing[Model]:
         return contextlib.closing(Model(self._library, Path(path), vocab_only=True))
@@ -191,6 +208,13 @@ class Worker:
                 request.answer()
         except SlipstreamError as error:
             request.give_up(error)
+
+    def _score(self, command: ScoreNext) -> None:
+        try:
+            with _bugs_as_errors():
+                self.send(NextScored(command.request_id, best_next(self._pair, command)))
+        except SlipstreamError as error:
+            self.send(NextScored(command.request_id, error=Fault.of(error)))
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QMessageLogContext, QTimer, QtMsgType, qInstallMessageHandler
 from PySide6.QtWidgets import QApplication
 
+from app.storage.experiences import ExperienceStore
 from app.storage.settings import Settings, SettingsStore
 from app.ui.chats import PairChoice, ProblemKind
 from app.ui.session import Session
@@ -37,14 +38,16 @@ _LEVELS = {
 BUG_SENTENCE = "Something went wrong inside Slipstream. Your text is still here; the log has the details."
 
 
-def run(engine: ChatEngine, store: SettingsStore, starter: Path | None) -> int:
+def run(
+    engine: ChatEngine, store: SettingsStore, starter: Path | None, experiences: ExperienceStore | None = None
+) -> int:
     """Show the window and stay until it is closed. `store` is loaded already; the caller closes the engine."""
     qInstallMessageHandler(_log_qt_message)
     app = make_application()
     appearance = Appearance(ThemeMode(store.settings.theme), store.settings.zoom)
     appearance.changed.connect(lambda: apply_look(app, appearance))
     apply_look(app, appearance)
-    session = Session(engine, store.settings)
+    session = Session(engine, store.settings, experiences)
     window = MainWindow(session, store, appearance, starter)
     previous_hook = sys.excepthook
     sys.excepthook = _excepthook(window)
@@ -88,13 +91,12 @@ def load_first_pair(session: Session, window: MainWindow, settings: Settings, st
     if target is not None and not target.is_file():
         window.show_problem(ProblemKind.warning, f"The target chosen last is not there any more: {target}.")
         target = None
+    draft = Path(settings.draft) if settings.draft and target is not None else None
+    target = target or starter
     if target is not None:
-        draft = Path(settings.draft) if settings.draft else None
-        drafter = settings.drafter if settings.drafter != "model" or draft is not None else "lookup"
-        session.choose(PairChoice(target, draft, drafter, settings.draft_length, settings.context))
-    elif starter is not None:
-        drafter = "lookup" if settings.drafter == "model" else settings.drafter
-        session.choose(PairChoice(starter, None, drafter, settings.draft_length, settings.context))
+        # There is no draft model without its file.
+        drafter = "auto" if settings.drafter == "model" and draft is None else settings.drafter
+        session.choose(PairChoice(target, draft, drafter, settings.context))
 
 
 def _excepthook(window: MainWindow) -> ExceptHook:

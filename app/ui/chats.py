@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Literal
 
 from app.chat import Conversation, Message, ModelPair, Role
-from app.engine.protocol import GenerationRequest, SamplingParams, SpeculationParams
+from app.engine.protocol import GenerationRequest, PairLoaded, SpeculationParams, VerifyRule
 from app.engine.rounds import Span
 from app.engine.stats import SpeculationStats
 from app.storage.settings import Settings
 from app.ui.chat.messages import ShownMessage
+from app.ui.sampling import sampling_of
 
 
 class SessionState(StrEnum):
@@ -44,17 +45,16 @@ class Problem:
 
 @dataclass(frozen=True)
 class PairChoice:
-    """What the picker hands over: the files and how to draft."""
+    """What the picker hands over: the files and how to draft. "auto" without a draft file is lookup."""
 
     target: Path
     draft: Path | None
-    drafter: Literal["model", "lookup", "none"]
-    draft_length: int | None
+    drafter: Literal["auto", "model", "lookup", "none"]
     context: int
 
     @property
     def pair(self) -> ModelPair:
-        return ModelPair(self.target, self.draft if self.drafter == "model" else None)
+        return ModelPair(self.target, self.draft if self.drafter in ("auto", "model") else None)
 
 
 @dataclass
@@ -102,21 +102,19 @@ class OpenAnswer:
         return ShownMessage(Role.assistant, text, reasoning, tuple(self.spans), footer, notice, self.reasoning_s)
 
 
-def request_of(conversation: Conversation, choice: PairChoice, settings: Settings) -> GenerationRequest:
+def request_of(
+    conversation: Conversation, choice: PairChoice, settings: Settings, loaded: PairLoaded | None
+) -> GenerationRequest:
     """The conversation as a request, with the sampling of the settings and the drafting of the pair."""
+    # A draft model that was refused leaves lookup, whatever else was chosen.
+    lacks_draft = choice.drafter == "model" and loaded is not None and loaded.draft_problem
     return GenerationRequest(
         messages=_prompt_of(conversation, settings.system_prompt),
-        sampling=SamplingParams(
-            temperature=settings.temperature,
-            top_k=settings.top_k,
-            top_p=settings.top_p,
-            min_p=settings.min_p,
-            repeat_penalty=settings.repeat_penalty,
-            seed=settings.seed,
-        ),
-        # "auto" drafts with the draft model that was loaded, and with lookup if it turned out not to fit.
+        sampling=sampling_of(settings, loaded.target.suggested if loaded else {}),
         speculation=SpeculationParams(
-            drafter="auto" if choice.drafter == "model" else choice.drafter, draft_length=choice.draft_length
+            drafter="auto" if lacks_draft else choice.drafter,
+            draft_length=settings.draft_length,
+            verify=VerifyRule(settings.verify),
         ),
         max_tokens=settings.max_tokens,
     )

@@ -18,13 +18,16 @@ from app.engine.protocol import (
     LoadFailed,
     LoadOptions,
     LoadProgressed,
+    PacingReport,
     PairChecked,
     PairLoaded,
     PromptProgressed,
     RoundFinished,
+    SpeculationParams,
 )
 from app.engine.rounds import DrafterKind, Span, StopReason
 from app.errors import CancelledError, EngineDiedError, PromptError
+from app.storage.experiences import ExperienceStore
 from app.storage.settings import Settings
 from app.ui import wording
 from app.ui.chat.messages import ShownMessage
@@ -46,17 +49,27 @@ class Session(QObject):
     answer_begun = Signal()
     spans_arrived = Signal(list)
     answer_finished = Signal(str, str)  # footer, notice
-    drafting_begun = Signal(object)  # DrafterKind; these three: whichever chat is shown
+    drafting_begun = Signal(object)  # DrafterKind; these four: whichever chat is shown
     rounds_arrived = Signal(list)
+    pacing_reported = Signal(object)  # PacingReport
     answer_measured = Signal(object)  # Timing | None
     problem_raised = Signal(object)  # Problem
     problems_solved = Signal()
     pair_checked = Signal(object)  # PairChecked
 
-    def __init__(self, engine: ChatEngine, settings: Settings, parent: QObject | None = None) -> None:
+    def __init__(
+        self,
+        engine: ChatEngine,
+        settings: Settings,
+        experiences: ExperienceStore | None = None,
+        parent: QObject | None = None,
+    ) -> None:
+        """`experiences` keeps what the engine learns of a pair; without it every run learns anew."""
         super().__init__(parent)
         self._engine = engine
         self._settings = settings
+        self._experiences = experiences
+        self._load_options = LoadOptions()  # of the last load
         self._bridge = EngineBridge(engine, self)
         self._answer: OpenAnswer | None = None
         self._load_after: PairChoice | None = None  # chosen while the engine was busy
@@ -71,7 +84,10 @@ class Session(QObject):
         self.prompt_progress: PromptProgressed | None = None
         self.drafter = DrafterKind.none
         self.drafter_reason = ""
-        self.drafting_paused: str | None = None
+        self.pacing: PacingReport | None = None  # the last one of this pair and this way to draft
+        self.plain_tokens_per_s: float | None = None  # of this pair, measured
+        self._speculation: SpeculationParams | None = None  # of the last request
+        self._drafter_pause: str | None = None
         self.current = Chat()
         self.chats = [self.current]  # newest first
 
@@ -103,6 +119,23 @@ class Session(QObject):
     def context(self) -> int:
         """Tokens the context of the loaded target holds; 0 if there is none."""
         return self.loaded.target.context if self.loaded else 0
+
+    @property
+    def suggested(self) -> dict[str, float]:
+        """The sampling that the loaded target suggests."""
+        return self.loaded.target.suggested if self.loaded else {}
+
+    @property
+    def draft_length(self) -> int | None:
+        """As the user fixed it; None while it is learned."""
+        return self._settings.draft_length
+
+    @property
+    def drafting_paused(self) -> str | None:
+        """Why nothing is drafted at this moment of an answer, in a sentence."""
+        if self._drafter_pause is None and self.pacing is not None and self.pacing.state == "paused":
+            return self.pacing.sentence
+        return self._drafter_pause
 
     @property
     def open_answer(self) -> OpenAnswer | None:
@@ -146,12 +179,15 @@ class Session(QObject):
         self.answer_begun.emit()
         self.chats_changed.emit()
         self.problems_solved.emit()
-        self.drafting_paused = None
+        self._drafter_pause = None
         self.drafter_reason = ""
         self.prompt_progress = None
+        request = request_of(chat.conversation, self.choice, self._settings, self.loaded)
+        if request.speculation != self._speculation:
+            self._speculation, self.pacing = request.speculation, None
         self._set_state(SessionState.answering)
         self._timer.start()
-        answer.request_id = self._engine.request_generation(request_of(chat.conversation, self.choice, self._settings))
+        answer.request_id = self._engine.request_generation(request)
         return True
 
     def stop(self) -> None:
@@ -194,11 +230,15 @@ class Session(QObject):
         self.choice = choice
         self.loaded = None
         self.progress = None
-        self.drafting_paused = None
+        self.pacing = None
+        self.plain_tokens_per_s = None
+        self._drafter_pause = None
         self._load_after = None
+        self._load_options = LoadOptions(context=choice.context)
         self.problems_solved.emit()
         self._set_state(SessionState.loading)
-        self._engine.request_load(choice.pair, LoadOptions(context=choice.context))
+        known = self._experiences.load(choice.pair, self._load_options) if self._experiences else None
+        self._engine.request_load(choice.pair, self._load_options, known)
 
     def _set_state(self, state: SessionState) -> None:
         self.state = state
@@ -294,9 +334,13 @@ class Session(QObject):
         events = [event for event in self._bridge.take_rounds() if event.request_id == answer.request_id]
         if not events:
             return
+        paused = self.drafting_paused
         for event in events:
             answer.stats.observe(event.round)
             self._note_pause(event)
+        self._take_report(next((event.pacing for event in reversed(events) if event.pacing), None))
+        if paused != self.drafting_paused:
+            self.state_changed.emit()
         answer.chat.context_used = events[-1].context_used
         self._append(answer, [span for event in events for span in event.spans])
         self.rounds_arrived.emit([event.round for event in events])
@@ -307,13 +351,17 @@ class Session(QObject):
             self.state_changed.emit()
 
     def _note_pause(self, event: RoundFinished) -> None:
+        """A drafter says once why it pauses, and drafts again without a word."""
         if event.drafting_paused is not None:
-            paused: str | None = event.drafting_paused
-        else:
-            paused = None if event.round.drafted else self.drafting_paused
-        if paused != self.drafting_paused:
-            self.drafting_paused = paused
-            self.state_changed.emit()
+            self._drafter_pause = event.drafting_paused
+        elif event.round.drafted:
+            self._drafter_pause = None
+
+    def _take_report(self, report: PacingReport | None) -> None:
+        if report is not None and report != self.pacing:
+            self.pacing = report
+            self.plain_tokens_per_s = report.plain_tokens_per_s or self.plain_tokens_per_s
+            self.pacing_reported.emit(report)
 
     def _on_generation_finished(self, event: GenerationFinished) -> None:
         answer = self._answer_of(event.request_id)
@@ -322,6 +370,9 @@ class Session(QObject):
         answer.is_started = True  # an answer that failed early has no start; its rounds, if any, are complete now
         self._drain()
         self._append(answer, list(event.spans))
+        self._take_report(event.pacing)
+        if event.experience is not None and self._experiences is not None and self.choice is not None:
+            self._experiences.save(self.choice.pair, self._load_options, event.experience)
         error = event.error.to_error() if event.error else None
         has_died = isinstance(error, EngineDiedError)
         if isinstance(error, PromptError) and not answer.spans:

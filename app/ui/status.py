@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app.engine.protocol import DEFAULT_DRAFT_LENGTH
+from app.engine.protocol import PacingReport
 from app.engine.rounds import DrafterKind
 from app.ui import wording
 from app.ui.chats import SessionState
@@ -22,11 +22,9 @@ def pair_summary(session: Session) -> PairSummary:
     choice = session.choice
     if choice is None:
         return PairSummary(Dot.none, "No model", "", "choose one")
-    draft = {
-        "model": wording.model_name(choice.draft) if choice.draft else "",
-        "lookup": "lookup",
-        "none": "",
-    }[choice.drafter]
+    draft = "" if choice.drafter == "none" else "lookup"
+    if choice.pair.draft is not None:
+        draft = wording.model_name(choice.pair.draft)
     dot, fact = _fact(session)
     return PairSummary(dot, wording.model_name(choice.target), draft, fact)
 
@@ -73,28 +71,54 @@ def panel_state(session: Session) -> tuple[PanelState, str]:
         case SessionState.answering | SessionState.stopping if session.drafter_reason:
             if session.drafting_paused:
                 return PanelState.paused, session.drafting_paused
-            is_off = session.drafter is DrafterKind.none
-            return PanelState.off if is_off else PanelState.on, session.drafter_reason
+            if session.drafter is DrafterKind.none:
+                return PanelState.off, session.drafter_reason
+            if session.pacing is not None and session.pacing.state == "off":
+                return PanelState.off, session.pacing.sentence
+            return PanelState.on, session.drafter_reason
     if loaded is not None and loaded.draft_problem:
         return PanelState.idle, f"{loaded.draft_problem} Until then, drafts are looked up in the text so far."
     if choice is None or choice.drafter == "none":
         return PanelState.off, "Off: this pair was chosen without a draft."
-    if choice.drafter == "lookup":
+    if choice.pair.draft is None:
         return PanelState.idle, "Drafts by looking up in the text so far."
-    return PanelState.idle, f"{wording.model_name(choice.draft or Path())} runs ahead of the target."
+    ahead = f"{wording.model_name(choice.pair.draft)} runs ahead of the target"
+    if choice.drafter == "auto":
+        return PanelState.idle, f"{ahead}, or the text so far where it repeats."
+    return PanelState.idle, f"{ahead}."
 
 
 def pacing_sentence(session: Session) -> str:
+    """How long the drafts are, and who decides it."""
     if session.choice is None or session.choice.drafter == "none":
         return ""
-    length = session.choice.draft_length
-    if length is None:
-        return f"Automatic: up to {_draft_tokens(DEFAULT_DRAFT_LENGTH)} a round."
-    return f"Fixed: up to {_draft_tokens(length)} a round, as chosen with the pair."
+    if session.draft_length is not None:
+        return f"Fixed: {_draft_tokens(session.draft_length)} a round, as chosen in Settings."
+    report = session.pacing
+    if report is None:
+        return "Automatic: learned from the rounds of an answer."
+    if report.state == "paused":
+        return "Automatic: tried again now and then."
+    return report.sentence
+
+
+def pacing_costs(report: PacingReport | None) -> str:
+    """What pacing goes by: the measured times, in a sentence."""
+    if report is None or not report.target_ms:
+        return ""
+    sizes = sorted(report.target_ms)
+    tokens = _listed([str(size) for size in sizes]) + (" token" if sizes == [1] else " tokens")
+    passes = f"a pass of the target over {tokens} takes {_listed([f'{report.target_ms[n]:.1f}' for n in sizes])} ms"
+    draft = "" if report.draft_ms is None else f", a draft token {report.draft_ms:.1f} ms"
+    return f"Measured here: {passes}{draft}."
 
 
 def _draft_tokens(length: int) -> str:
     return f"{length} draft {'token' if length == 1 else 'tokens'}"
+
+
+def _listed(words: list[str]) -> str:
+    return " and ".join((", ".join(words[:-1]), words[-1])) if len(words) > 1 else words[0]
 
 
 def send_hindrance(session: Session) -> str | None:

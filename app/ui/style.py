@@ -37,6 +37,12 @@ QAbstractSpinBox QLineEdit {{ border: none; padding: 0; background: transparent;
 QAbstractSpinBox::up-button, QAbstractSpinBox::down-button {{ width: 0; border: none; }}
 QLineEdit:disabled, QSpinBox:disabled {{ color: {t.faint}; background: {t.side}; }}
 
+QListWidget[field="true"] {{ {radius} border: 1px solid {t.line}; background: {t.surface}; color: {t.text};
+    padding: {px(4)}px; outline: none; }}
+QListWidget[field="true"]:focus {{ border-color: {t.accent}; }}
+QListWidget[field="true"]::item {{ padding: {px(4)}px {px(6)}px; border-radius: {px(6)}px; }}
+QListWidget[field="true"]::item:selected {{ background: {t.accent_ground}; color: {t.text}; }}
+
 QRadioButton {{ spacing: {px(8)}px; color: {t.text}; background: transparent; }}
 QRadioButton:disabled {{ color: {t.faint}; }}
 QRadioButton::indicator {{ width: {px(14)}px; height: {px(14)}px; border-radius: {px(8)}px;

@@ -41,6 +41,7 @@ class MainWindow(QWidget):
         self._appearance = appearance
         self._starter = starter
         self._picker: Picker | None = None
+        self._settings_dialog: SettingsDialog | None = None
         self._picked: PairChoice | None = None  # not in the settings yet
         self._engine_banners: list[Banner] = []
         self._save_timer = QTimer(self, singleShot=True, interval=SAVE_MS)
@@ -91,6 +92,7 @@ class MainWindow(QWidget):
         session.answer_finished.connect(self.transcript.finish_answer)
         session.drafting_begun.connect(self._on_drafting_begun)
         session.rounds_arrived.connect(self._on_rounds_arrived)
+        session.pacing_reported.connect(self._show_pacing)
         session.answer_measured.connect(self._on_answer_measured)
         session.problem_raised.connect(self._on_problem_raised)
         session.problems_solved.connect(self._on_problems_solved)
@@ -174,9 +176,13 @@ class MainWindow(QWidget):
         picker.begin()
 
     def open_settings(self) -> None:
-        dialog = SettingsDialog(self._appearance, self._settings, self)
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        if self._settings_dialog is not None:
+            self._settings_dialog.raise_()
+            return
+        dialog = SettingsDialog(self._appearance, self._settings, self._session.suggested, self)
         dialog.changed.connect(self._on_settings_changed)
+        dialog.finished.connect(self._on_settings_closed)
+        self._settings_dialog = dialog
         dialog.open()
 
     def show_problem(self, kind: ProblemKind, sentence: str) -> None:
@@ -188,14 +194,22 @@ class MainWindow(QWidget):
         session = self._session
         self.header.chip.set_summary(status.pair_summary(session))
         state, sentence = status.panel_state(session)
-        self.panel.set_state(state, sentence, session.choice.draft_length if session.choice else None)
-        self.panel.set_pacing_sentence(status.pacing_sentence(session))
+        self.panel.set_state(state, sentence, session.draft_length)
+        self._show_pacing()
         self.composer.set_busy(session.is_answering)
         self.composer.set_enabled_reason(None if session.is_answering else status.send_hindrance(session))
         self.composer.set_hint(status.composer_hint(session))
         self.composer.set_count(status.context_count(session))
         self.transcript.set_empty_state(*status.empty_state(session, self._starter))
+        if self._settings_dialog is not None:
+            self._settings_dialog.set_suggested(session.suggested)
         self._remember_pair()
+
+    def _show_pacing(self) -> None:
+        session = self._session
+        self.panel.set_plain_speed(session.plain_tokens_per_s)
+        self.panel.set_typical_length(session.pacing.typical_length if session.pacing else None)
+        self.panel.set_pacing_sentence(status.pacing_sentence(session), status.pacing_costs(session.pacing))
 
     def _show_chats(self) -> None:
         self.sidebar.show_chats(self._session.chats, self._session.current.id)
@@ -252,7 +266,7 @@ class MainWindow(QWidget):
         s = self._settings
         s.target = None if choice.target == self._starter else str(choice.target)
         s.draft = None if choice.draft is None else str(choice.draft)
-        s.drafter, s.draft_length, s.context = choice.drafter, choice.draft_length, choice.context
+        s.drafter, s.context = choice.drafter, choice.context
         for file in filter(None, (choice.draft, choice.target)):
             s.remember_file(str(file))
         self._save_timer.start()
@@ -266,7 +280,13 @@ class MainWindow(QWidget):
     def _on_settings_changed(self) -> None:
         self._appearance.set_mode(ThemeMode(self._settings.theme))
         self._appearance.set_zoom(self._settings.zoom)
+        self._refresh()
         self._save_timer.start()
+
+    def _on_settings_closed(self) -> None:
+        if self._settings_dialog is not None:
+            self._settings_dialog.deleteLater()
+            self._settings_dialog = None
 
     def _on_arranged(self) -> None:
         columns = self.columns

@@ -6,17 +6,10 @@ from datetime import date
 from pathlib import Path
 
 from app.engine.protocol import GenerationFinished, ModelInfo
-from app.engine.rounds import DrafterKind, StopReason
+from app.engine.rounds import StopReason
 from app.engine.stats import SpeculationStats
 
 TITLE_LENGTH = 60  # characters
-
-DRAFTER_WORDS = {
-    DrafterKind.model: "draft model",
-    DrafterKind.lookup: "lookup",
-    DrafterKind.chained: "lookup, then draft model",
-    DrafterKind.none: "no draft",
-}
 
 
 def title_of(message: str) -> str:

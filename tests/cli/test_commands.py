@@ -131,7 +131,7 @@ def test_a_file_that_is_no_model_ends_with_3(models: Models, name: str, named: s
     assert result.stdout == ""
 
 
-@pytest.mark.parametrize(("name", "named"), [("tiny-other", "token 49000"), ("broken-truncated", "damaged")])
+@pytest.mark.parametrize(("name", "named"), [("broken-text", "not a GGUF"), ("broken-truncated", "damaged")])
 def test_a_draft_that_cannot_serve_ends_with_3(models: Models, name: str, named: str) -> None:
     result = slipstream("ask", "--target", models.path("smol-q8"), "--draft", models.path(name), "Hello")
     assert result.returncode == 3

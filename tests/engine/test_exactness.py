@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -20,8 +20,8 @@ from app.engine.generate import Answer, generate
 from app.engine.pacing import FixedPacing, Pace
 from app.engine.protocol import SamplingParams
 from app.engine.rounds import DrafterKind, TokenSource
-from app.engine.sampling import Distribution, Sampler, distribution, recent_tokens
-from app.engine.verify import Draft, Rejection, Rule, TargetProbs, Verdict
+from app.engine.sampling import Distribution, Sampler
+from app.engine.verify import Comparison, Coupled, Draft, Rejection, Rule, TargetProbs, Verdict
 from tests.support.tables import PlainText, TableMemory, random_table
 
 N_VOCAB, LENGTH, START, ROUNDS = 5, 4, 0, 20_000
@@ -33,13 +33,31 @@ DRAFTS = {
     "near": TARGET + random_table(N_VOCAB, seed=2, spread=0.4),
     "far": random_table(N_VOCAB, seed=3, spread=2.0),
 }
+# With a fixed distribution: the rejection rule may serve. On top of OPEN.
 SETTINGS = {
-    "temperature": SamplingParams(temperature=0.7, top_k=0, top_p=1.0, min_p=0.0),
-    "top-k": SamplingParams(temperature=1.0, top_k=3, top_p=1.0, min_p=0.0),
-    "top-p": SamplingParams(temperature=1.2, top_k=0, top_p=0.8, min_p=0.0),
-    "min-p": SamplingParams(temperature=1.0, top_k=0, top_p=1.0, min_p=0.15),
-    "penalty": SamplingParams(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, repeat_penalty=1.5, repeat_last_n=3),
-    "all": SamplingParams(temperature=0.9, top_k=4, top_p=0.95, min_p=0.05, repeat_penalty=1.3, repeat_last_n=2),
+    "temperature": {"temperature": 0.7},
+    "top-k": {"top_k": 3},
+    "top-p": {"temperature": 1.2, "top_p": 0.8},
+    "min-p": {"min_p": 0.15},
+    "typical-p": {"typical_p": 0.8},
+    "top-n-sigma": {"top_n_sigma": 1.5},
+    "dynamic temperature": {"temperature": 0.9, "dynatemp_range": 0.5, "dynatemp_exponent": 1.3},
+    "repeat penalty": {"repeat_penalty": 1.5, "repeat_last_n": 3},
+    "frequency and presence": {"frequency_penalty": 0.6, "presence_penalty": -0.3, "repeat_last_n": 3},
+    "DRY": {"dry_multiplier": 1.0, "dry_allowed_length": 1, "dry_last_n": 4},
+    "logit bias": {"logit_bias": ((1, 1.5), (3, -0.5))},
+    "temperature first": {"temperature": 0.6, "top_p": 0.9, "min_p": 0.05, "order": ("temperature", "min_p", "top_p")},
+    "all": {
+        "temperature": 0.9, "top_k": 4, "top_p": 0.95, "min_p": 0.05, "repeat_penalty": 1.3, "repeat_last_n": 2,
+        "typical_p": 0.97, "top_n_sigma": 2.5, "dry_multiplier": 0.5, "dry_allowed_length": 1, "dynatemp_range": 0.2,
+    },
+}  # fmt: skip
+# Without one: drafts are compared.
+UNFIXED = {
+    "XTC": {"xtc_probability": 0.4, "xtc_threshold": 0.2},
+    "XTC behind top-k": {"xtc_probability": 0.6, "xtc_threshold": 0.1, "top_k": 4, "temperature": 0.8},
+    "mirostat 1": {"mirostat": 1, "mirostat_tau": 1.5, "mirostat_eta": 0.8},
+    "mirostat 2": {"mirostat": 2, "mirostat_tau": 1.5, "mirostat_eta": 0.8, "repeat_penalty": 1.2},
 }
 
 
@@ -68,17 +86,19 @@ def sample(
     draft_table: np.ndarray | None,
     params: SamplingParams,
     target: np.ndarray = TARGET,
-    make_rule: Callable[[np.random.Generator], Rule] = Rejection,
+    make_rule: Callable[[int], Rule] = lambda seed: Rejection(np.random.default_rng(seed)),
 ) -> Sample:
-    """Answers until ROUNDS rounds had a draft. None: the disjoint drafter."""
-    rule, sampler = make_rule(np.random.default_rng(17)), Sampler(params)
-    target_memory = TableMemory(target)
-    if draft_table is None:
-        drafter: Drafter = DisjointDrafter()
-    else:
-        drafter = ModelDrafter(TableMemory(draft_table), sampler, rule, vocabulary_size=len(target))
+    """Answers, each with a seed of its own, until ROUNDS rounds had a draft. None: the disjoint drafter."""
     got = Sample(Counter(), 0, 0)
-    while got.drafted_rounds < ROUNDS:
+    target_memory = TableMemory(target)
+    draft_memory = TableMemory(draft_table if draft_table is not None else target)
+    for seed in itertools.count(17):
+        if got.drafted_rounds >= ROUNDS:
+            break
+        rule, sampler = make_rule(seed), Sampler(params, seed=seed)
+        drafter: Drafter = DisjointDrafter()
+        if draft_table is not None:
+            drafter = ModelDrafter(draft_memory, sampler, rule, vocabulary_size=len(target))
         answer = Answer(PlainText(), is_end=lambda token: False, max_tokens=LENGTH)  # type: ignore[arg-type]
         for r in generate(target_memory, drafter, [START], answer, sampler=sampler, rule=rule, pacing=FixedPacing(3)):
             got.drafted_rounds += r.drafted > 0
@@ -89,14 +109,22 @@ def sample(
 
 
 def expected(params: SamplingParams, target: np.ndarray = TARGET) -> dict[tuple[int, ...], float]:
-    """The probability of every answer under the target alone."""
+    """The probability of every answer under the target alone, over all seeds."""
+    # XTC's coins are independent of each other, so each position is a mixture of two distributions.
+    chance = params.xtc_probability
+    cases = [(1 - chance, replace(params, xtc_probability=0.0)), (chance, replace(params, xtc_probability=1.0))]
     result = {}
     for answer in itertools.product(range(len(target)), repeat=LENGTH):
+        samplers = [(weight, Sampler(case)) for weight, case in cases if weight > 0]
         text, p = [START], 1.0
         for token in answer:
-            recent = recent_tokens(params, text, ())
-            p *= distribution(target[text[-1]], params, recent).probability(token)
+            logits = target[text[-1]]
+            p *= sum(weight * sampler.distribution(logits, text).probability(token) for weight, sampler in samplers)
+            if p == 0:
+                break
             text.append(token)
+            for _, sampler in samplers:
+                sampler.commit([token])
         if p > 0:
             result[answer] = p
     assert sum(result.values()) == pytest.approx(1.0)
@@ -142,10 +170,43 @@ def test_a_disjoint_draft_leaves_the_targets_distribution() -> None:
 
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_any_setting_leaves_the_targets_distribution(setting: str) -> None:
-    params = SETTINGS[setting]
+    params = replace(OPEN, **SETTINGS[setting])
+    assert not Sampler(params).needs_comparison
     got = sample(DRAFTS["near"], params)
     assert p_value(got.answers, expected(params)) > 0.001
     assert got.accepted > 0
+
+
+RULES = {"comparison": lambda seed: Comparison(np.random.default_rng(seed)), "coupled": Coupled}
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("setting", UNFIXED)
+def test_samplers_without_a_fixed_distribution_are_exact_by_comparison(setting: str, rule: str) -> None:
+    params = replace(OPEN, **UNFIXED[setting])
+    assert Sampler(params).needs_comparison
+    got = sample(DRAFTS["near"], params, make_rule=RULES[rule])
+    assert p_value(got.answers, expected(params)) > 0.001
+    assert got.accepted > 0
+
+
+@pytest.mark.parametrize("setting", [*SETTINGS, *UNFIXED])
+def test_coupled_answers_depend_on_the_seed_alone(setting: str) -> None:
+    params = replace(OPEN, **(SETTINGS | UNFIXED)[setting])
+
+    def answer_of(seed: int, length: int, draft: np.ndarray) -> list[int]:
+        sampler, rule = Sampler(params, seed=seed), Coupled(seed)
+        drafter = ModelDrafter(TableMemory(draft), sampler, rule, vocabulary_size=N_VOCAB)
+        answer = Answer(PlainText(), is_end=lambda token: False, max_tokens=30)  # type: ignore[arg-type]
+        memory, pacing = TableMemory(TARGET), FixedPacing(length)
+        for _ in generate(memory, drafter, [START], answer, sampler=sampler, rule=rule, pacing=pacing):
+            pass
+        return [token.id for token in answer.tokens]
+
+    plain = [answer_of(seed, 0, TARGET) for seed in range(20)]
+    assert len(set(map(tuple, plain))) > 15
+    for length, draft in itertools.product((1, 3, 7), DRAFTS.values()):
+        assert [answer_of(seed, length, draft) for seed in range(20)] == plain
 
 
 class AcceptEverything(Rejection):
@@ -164,5 +225,5 @@ class RecoverWithoutSubtracting(Rejection):
 
 @pytest.mark.parametrize("broken", [AcceptEverything, RecoverWithoutSubtracting])
 def test_a_broken_rule_is_noticed(broken: type[Rejection]) -> None:
-    got = sample(DRAFTS["far"], OPEN, make_rule=broken)
+    got = sample(DRAFTS["far"], OPEN, make_rule=lambda seed: broken(np.random.default_rng(seed)))
     assert p_value(got.answers, expected(OPEN)) < 1e-6

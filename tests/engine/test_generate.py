@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from app.engine.drafters import Drafter, LookupDrafter, ModelDrafter, NoDrafter
+from app.engine.drafters import Drafter, ModelDrafter, NoDrafter
 from app.engine.generate import Answer, generate
+from app.engine.lookup import LookupDrafter
 from app.engine.pacing import FixedPacing, Pace
 from app.engine.protocol import SamplingParams
 from app.engine.rounds import DrafterKind, Round, StopReason, TokenSource

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from app.engine.context import Context
-from app.engine.llama import CancelFlag, Library
+from app.engine.llama import CancelFlag, L, Library
 from app.engine.model import Model
 from app.engine.protocol import MAX_DRAFT_LENGTH
 from app.errors import CancelledError, ContextFullError, ModelFileError
@@ -163,6 +163,11 @@ def test_loading_can_be_cancelled(library: Library, models: Models, cancel: Canc
         ("broken-header", "damaged"),
         ("broken-text", "not a GGUF file"),
         ("broken-mmproj", "projector"),
+        ("broken-adapter", "LoRA"),
+        ("broken-imatrix", "importance matrix"),
+        ("broken-vocabulary", "vocabulary without"),
+        ("broken-eagle3", "draft head"),
+        ("broken-dflash", "draft head"),
         ("broken-version", "version 99"),
         ("empty", "not a GGUF file"),
     ],
@@ -174,6 +179,18 @@ def test_a_file_that_is_no_model_is_named_for_what_it_is(
     with pytest.raises(ModelFileError, match=named) as caught:
         Model(library, path)
     assert path.name in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["broken-mmproj", "broken-adapter", "broken-imatrix", "broken-vocabulary", "broken-eagle3", "embedding-model"],
+)
+def test_what_is_no_model_is_refused_before_its_weights_are_read(
+    library: Library, models: Models, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(L, "llama_model_load_from_file", lambda *arguments: pytest.fail("it was read"))
+    with pytest.raises(ModelFileError, match=r"Choose (a|the) "):
+        Model(library, models.path(name))
 
 
 def test_missing_files_and_folders_are_named(library: Library, tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -49,19 +50,76 @@ def test_the_oldest_turns_are_left_out_whole() -> None:
     assert kept == [f"{turn:02}" for turn in range(12 - len(kept), 12)]
     assert 0 < len(kept) < 12
     assert prompt.dropped_messages == 2 * (12 - len(kept))
-    assert prompt.notes[0].startswith(f"Earlier messages were not sent ({prompt.dropped_messages}): ")
-    assert "1024" in prompt.notes[0]
+    assert prompt.notes == (
+        f"The oldest {prompt.dropped_messages} messages no longer fit in the context of 1024 tokens and are not sent.",
+    )
 
 
-@pytest.mark.parametrize("context", [300, 400, 512, 700, 1000, 1500, 1800])
-def test_no_more_is_left_out_than_must_be(context: int) -> None:
-    chat = long_chat(12)
-    prompt, _ = build(chat, context=context, max_tokens=50)
+def growing(turns: int) -> Iterator[list[Message]]:
+    """A conversation as it is sent turn by turn, ending with a question each time."""
+    for turn in range(turns):
+        yield [*long_chat(turn)[:-1], user(f"q{turn:02}" + "." * 27)]
+
+
+@pytest.mark.parametrize("context", [512, 700, 1000, 1800])
+def test_turns_are_dropped_in_large_steps(context: int) -> None:
+    """Where nothing is dropped, a prompt begins with all of the one before: only then the cache stays of use."""
+    builder = PromptBuilder(ByteVocabulary(), templates.CHATML, "llama", context=context)
     room = context - 50
-    assert len(prompt.tokens) <= room
-    if prompt.dropped_messages:
-        one_turn_more = [chat[0], *chat[1 + prompt.dropped_messages - 2 :]]
-        assert len(build(one_turn_more)[0].tokens) > room
+    fixed = len(build([system("s" * 40), user("Hello")])[0].tokens)
+    first, second, *later = growing(60)
+    before = builder.build(second, max_tokens=50)
+    one_turn = len(before.tokens) - len(builder.build(first, max_tokens=50).tokens)
+    steps = []
+    for number, chat in enumerate(later):
+        prompt = builder.build(chat, max_tokens=50)
+        assert len(prompt.tokens) <= room
+        if prompt.dropped_messages == before.dropped_messages:
+            assert prompt.tokens[: len(before.tokens)] == before.tokens
+            assert prompt.notes == before.notes
+        else:
+            steps.append(number)
+            assert prompt.dropped_messages > before.dropped_messages
+            assert len(prompt.tokens) - fixed <= (room - fixed) // 2
+            assert len(build([chat[0], *chat[1 + before.dropped_messages :]])[0].tokens) > room  # it had to be
+        before = prompt
+    assert len(steps) > 1
+    assert min(later - earlier for earlier, later in pairwise(steps)) >= (room - fixed) // 2 // one_turn > 1
+
+
+def test_what_is_dropped_follows_from_the_conversation_alone() -> None:
+    """An application started anew, or a turn asked again, drops the same."""
+    lasting = PromptBuilder(ByteVocabulary(), templates.CHATML, "llama", context=700)
+    for chat in growing(30):
+        prompt = lasting.build(chat)
+        assert prompt == lasting.build(chat) == build(chat, context=700)[0]
+
+
+def test_one_message_that_is_not_sent_is_one_message() -> None:
+    chat = [user("old" * 60), user("new" * 60)]
+    prompt, shown = build(chat, context=360, max_tokens=50)
+    assert "old" not in shown
+    assert prompt.notes == ("The oldest message no longer fits in the context of 360 tokens and is not sent.",)
+
+
+@pytest.mark.parametrize("name", CORPUS)
+def test_every_template_keeps_the_system_prompt_and_the_question(name: str) -> None:
+    for chat in growing(14):
+        prompt, shown = build(chat, CORPUS[name], context=900, max_tokens=100)
+        assert len(prompt.tokens) <= 800
+        assert "s" * 40 in shown
+        assert chat[-1].text in shown
+    assert prompt.dropped_messages
+
+
+def test_turns_that_take_more_than_was_counted() -> None:
+    """A template may write more the more messages there are; what is sent fits all the same."""
+    wordy = "{{ 'x' * 3 * messages | length }}" + templates.CHATML
+    for chat in growing(20):
+        prompt, shown = build(chat, wordy, context=700, max_tokens=100)
+        assert len(prompt.tokens) <= 600
+        assert chat[-1].text in shown
+    assert prompt.dropped_messages
 
 
 def test_room_for_the_answer() -> None:
@@ -75,7 +133,7 @@ def test_a_message_that_does_not_fit_alone_is_refused_with_both_numbers() -> Non
         build([user("old"), answer("old"), user("x" * 600)], context=512)
     needed = len(build([user("x" * 600)])[0].tokens)
     assert str(caught.value) == (
-        f"This message needs {needed} tokens, but the context holds 512. "
+        f"This message needs {needed} tokens, but the context holds 512, the answer included. "
         "Shorten the message, or set a longer context in the settings."
     )
     with pytest.raises(ContextFullError, match="This message and the system prompt need"):
@@ -85,6 +143,8 @@ def test_a_message_that_does_not_fit_alone_is_refused_with_both_numbers() -> Non
 def test_a_message_that_fits_but_leaves_little_room_is_sent() -> None:
     length = len(build([user("x" * 400)])[0].tokens)
     assert len(build([user("x" * 400)], context=length + 1)[0].tokens) == length
+    with pytest.raises(ContextFullError, match=f"needs {length} tokens, but the context holds {length},"):
+        build([user("x" * 400)], context=length)  # not one token of an answer would fit
 
 
 # -- reasoning (TPL-09, TPL-11) -----------------------------------------------------------------------------------

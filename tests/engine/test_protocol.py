@@ -27,6 +27,10 @@ def example(kind: Any) -> Any:
         return kind(*(example(hint) for hint in typing.get_type_hints(kind).values()))
     if origin is tuple:
         return (example(args[0]), example(args[0]))
+    if origin is dict:
+        return {example(args[0]): example(args[1])}
+    if kind is Any:
+        return {"any": [1, "thing"]}
     if origin in (typing.Union, types.UnionType):
         return example(args[0])
     if origin is Literal:

@@ -33,6 +33,9 @@ def test_what_is_saved_is_loaded(file: Path) -> None:
         draft_length=4,
         temperature=0.0,
         seed=7,
+        verify="coupled",
+        order=["top_k", "temperature"],
+        logit_bias=[(198, -5.0), (2, 1.5)],
         theme="dark",
         window=[-20, 10, 1360, 860],
         recent_files=["/d.gguf"],
@@ -118,5 +121,35 @@ def test_recent_files_are_newest_first_without_repetition() -> None:
 def test_every_default_is_inside_its_own_table(file: Path) -> None:
     store = SettingsStore(file)
     store.save()
-    assert set(json.loads(file.read_text())) == {field.name for field in fields(Settings)}
+    assert set(json.loads(file.read_text())) == {"version", *(field.name for field in fields(Settings))}
     assert SettingsStore(file).load() == Settings()
+
+
+FIRST_VERSION = {"temperature": 0.7, "top_k": 40, "top_p": 0.95, "min_p": 0.05, "repeat_penalty": 1.0}
+
+
+def test_a_file_of_the_first_version_keeps_what_was_chosen_and_only_that(file: Path) -> None:
+    file.parent.mkdir()
+    chosen = {"temperature": 0.2, "drafter": "model", "draft": "/d.gguf", "draft_length": 3, "seed": 11, "zoom": 1.25}
+    file.write_text(json.dumps(FIRST_VERSION | chosen))
+    store = SettingsStore(file)
+    settings = store.load()
+    assert settings == Settings(temperature=0.2, drafter="model", draft="/d.gguf", draft_length=3, seed=11, zoom=1.25)
+    assert store.problem is None
+    assert (settings.top_k, settings.top_p) == (None, None), "never chosen: the model may suggest them"
+
+
+def test_a_usual_value_that_was_chosen_stays_chosen(file: Path) -> None:
+    store = SettingsStore(file)
+    store.settings = Settings(temperature=0.7, top_k=40)
+    store.save()
+    settings = SettingsStore(file).load()
+    assert (settings.temperature, settings.top_k, settings.top_p) == (0.7, 40, None)
+
+
+def test_an_old_file_with_a_value_outside_the_table_is_still_damaged(file: Path) -> None:
+    file.parent.mkdir()
+    file.write_text(json.dumps(FIRST_VERSION | {"temperature": 50}))
+    store = SettingsStore(file)
+    assert store.load() == Settings()
+    assert store.problem is not None

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from app.chat import ModelPair
 from app.engine.protocol import (
@@ -24,6 +25,7 @@ from app.engine.protocol import (
     LoadOptions,
     LoadProgressed,
     ModelInfo,
+    PacingReport,
     PairChecked,
     PairLoaded,
     RoundFinished,
@@ -52,6 +54,7 @@ CRASH = "The engine ended by itself: the model needs more memory than is free. C
 class Load:
     pair: ModelPair
     options: LoadOptions
+    experience: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,9 @@ class FakeEngine:
         self.check_s = check_s
         self.draft_problem = draft_problem
         self.load_fault: SlipstreamError | None = None  # refuses the next loads
+        self.suggested: dict[str, float] = {}  # by every model, from the next load on
         self.unfit: dict[str, str] = {}  # draft file -> why it does not fit
+        self.translating: dict[str, str] = {}  # draft file -> how its vocabulary differs
         self.unreadable: dict[str, str] = {}  # file -> why it cannot be read
 
         self.loads: list[Load] = []
@@ -114,8 +119,10 @@ class FakeEngine:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
-    def request_load(self, pair: ModelPair, options: LoadOptions) -> None:
-        self.loads.append(Load(pair, options))
+    def request_load(
+        self, pair: ModelPair, options: LoadOptions | None = None, experience: dict[str, Any] | None = None
+    ) -> None:
+        self.loads.append(Load(pair, options or LoadOptions(), experience))
         self._cancelled.clear()
         self._jobs.put(self.loads[-1])
 
@@ -242,11 +249,14 @@ class FakeEngine:
             return PairChecked(target, draft, False, self.unreadable[draft], target_info)
         if draft in self.unfit:
             return PairChecked(target, draft, False, self.unfit[draft], target_info, self._info(pair.draft))
-        fits = "The draft fits: both use the same vocabulary."
-        return PairChecked(target, draft, True, fits, target_info, self._info(pair.draft))
+        reason = self.translating.get(draft, "They fit: both use the same 49,152 tokens.")
+        return PairChecked(
+            target, draft, True, reason, target_info, self._info(pair.draft), translates=draft in self.translating
+        )
 
     def _info(self, file: Path) -> ModelInfo:
-        return ModelInfo(str(file), "llama 135M Q4_1", 30, 0, 0, 8192, 49152, 94_000_000)
+        info = ModelInfo(str(file), "llama 135M Q4_1", 30, 0, 0, 8192, 49152, 94_000_000)
+        return replace(info, suggested=dict(self.suggested))
 
     def _stream(self, job: Generation) -> Iterator[Step]:
         """Rounds of a plausible drafter: mostly accepted, sometimes cut short, at the wanted speed."""
@@ -281,7 +291,13 @@ class FakeEngine:
 
 
 def round_finished(
-    index: int, texts: Sequence[str], drafted: int, drafter: DrafterKind = DrafterKind.lookup, *, request_id: int = 0
+    index: int,
+    texts: Sequence[str],
+    drafted: int,
+    drafter: DrafterKind = DrafterKind.lookup,
+    *,
+    request_id: int = 0,
+    pacing: PacingReport | None = None,
 ) -> RoundFinished:
     """A round whose last text is the target's own token and whose other texts were accepted."""
     accepted = len(texts) - 1 if drafted else 0
@@ -293,7 +309,7 @@ def round_finished(
         index, drafter, tokens, drafted, accepted, rejected, 0, RoundTimes(0.002, 0.015, 0.001), ("?",) * rejected
     )
     spans = tuple(Span(token.text, token.source, drafter) for token in tokens)
-    return RoundFinished(request_id, r, spans, context_used=40 + index)
+    return RoundFinished(request_id, r, spans, context_used=40 + index, pacing=pacing)
 
 
 def finished(
@@ -304,6 +320,8 @@ def finished(
     seconds: float = 1.0,
     tokens_per_s: float | None = None,
     error: Fault | None = None,
+    pacing: PacingReport | None = None,
+    experience: dict[str, Any] | None = None,
 ) -> GenerationFinished:
     timing = Timing(0.0, 0.1, 0.1, seconds, 0.1, 0.8, 0.1, tokens_per_s)
-    return GenerationFinished(request_id, reason, 7, 40, 0, tokens, timing, (), error)
+    return GenerationFinished(request_id, reason, 7, 40, 0, tokens, timing, (), error, pacing, experience)

@@ -126,6 +126,10 @@ class _Model:
     def vector(self, name: str, size: int, value: float = 1.0) -> None:
         self.writer.add_tensor(name, np.full(size, value, np.float32))
 
+    def kernel(self, name: str, channels: int, width: int) -> None:
+        """A short convolution over time, in plain numbers: its rows are shorter than a block of Q8_0."""
+        self.writer.add_tensor(name, _random(name, (channels, width), width**-0.5, self._seed))
+
     def save(self) -> None:
         self.writer.write_header_to_file()
         self.writer.write_kv_data_to_file()
@@ -182,17 +186,94 @@ def write_gemma3(path: Path, vocabulary: Vocabulary, seed: int = 0) -> None:
     model.save()
 
 
-def _write_ends(model: _Model, vocabulary: Vocabulary, width: int) -> None:
+def write_mamba(path: Path, vocabulary: Vocabulary, seed: int = 0) -> None:
+    """Two layers of selective state spaces and no attention: a recurrent memory, of one size for any text."""
+    width, inner, layers, state, rank, kernel = 64, 128, 2, 16, 32, 4
+    model = _Model(path, "mamba", seed)
+    writer = model.writer
+    writer.add_block_count(layers)
+    writer.add_embedding_length(width)
+    writer.add_feed_forward_length(0)
+    writer.add_head_count(0)
+    writer.add_ssm_conv_kernel(kernel)
+    writer.add_ssm_inner_size(inner)
+    writer.add_ssm_state_size(state)
+    writer.add_ssm_time_step_rank(rank)
+    writer.add_layer_norm_rms_eps(1e-5)
+    vocabulary.write(writer)
+    _write_ends(model, vocabulary, width)
+    for i in range(layers):
+        block = f"blk.{i}."
+        model.vector(f"{block}attn_norm.weight", width)
+        model.matrix(f"{block}ssm_in", 2 * inner, width, gain=2)
+        model.kernel(f"{block}ssm_conv1d.weight", inner, kernel)
+        model.vector(f"{block}ssm_conv1d.bias", inner, 0)
+        model.matrix(f"{block}ssm_x", rank + 2 * state, inner, gain=2)
+        model.matrix(f"{block}ssm_dt", inner, rank)
+        model.vector(f"{block}ssm_dt.bias", inner, -1)
+        # Each state forgets at a pace of its own, from hardly to at once.
+        writer.add_tensor(f"{block}ssm_a", np.tile(-np.geomspace(0.02, 4, state, dtype=np.float32), (inner, 1)))
+        model.vector(f"{block}ssm_d", inner)
+        model.matrix(f"{block}ssm_out", width, inner, gain=2)
+    model.save()
+
+
+def write_lfm2(path: Path, vocabulary: Vocabulary, seed: int = 0, *, window: int | None = None) -> None:
+    """Two layers of short convolutions around one of attention: a hybrid memory, which llama.cpp keeps snapshots of.
+
+    With a `window`, in tokens, the attention sees no further back.
+    """
+    width, inner, kernel, head = 64, 128, 3, 32
+    key_value_heads = (0, 1, 0)  # per layer; none makes it a convolution
+    model = _Model(path, "lfm2", seed)
+    writer = model.writer
+    writer.add_block_count(len(key_value_heads))
+    writer.add_embedding_length(width)
+    writer.add_feed_forward_length(inner)
+    writer.add_head_count(width // head)
+    writer.add_head_count_kv(key_value_heads)
+    writer.add_shortconv_l_cache(kernel)
+    if window:
+        writer.add_sliding_window(window)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_vocab_size(len(vocabulary.tokens))
+    vocabulary.write(writer)
+    _write_ends(model, vocabulary, width, norm="token_embd_norm")
+    for i, heads in enumerate(key_value_heads):
+        block = f"blk.{i}."
+        model.vector(f"{block}attn_norm.weight", width)
+        model.vector(f"{block}ffn_norm.weight", width)
+        _write_feed_forward(model, block, width, inner)
+        if heads:
+            _write_attention(model, block, width, query=width, key=heads * head)
+            for norm in ("attn_q_norm", "attn_k_norm"):
+                model.vector(f"{block}{norm}.weight", head)
+        else:
+            model.matrix(f"{block}shortconv.in_proj", 3 * width, width, gain=2)
+            model.kernel(f"{block}shortconv.conv.weight", width, kernel)
+            model.matrix(f"{block}shortconv.out_proj", width, width)
+    model.save()
+
+
+def _write_ends(model: _Model, vocabulary: Vocabulary, width: int, norm: str = "output_norm") -> None:
     model.matrix("token_embd", len(vocabulary.tokens), width, gain=width**0.5)
-    model.vector("output_norm.weight", width)
+    model.vector(f"{norm}.weight", width)
     model.matrix("output", len(vocabulary.tokens), width, gain=4.0, silent_rows=vocabulary.controls)
 
 
 def _write_layer(model: _Model, block: str, width: int, inner: int, query: int, key: int) -> None:
+    _write_attention(model, block, width, query, key)
+    _write_feed_forward(model, block, width, inner)
+
+
+def _write_attention(model: _Model, block: str, width: int, query: int, key: int) -> None:
     model.matrix(f"{block}attn_q", query, width, gain=2)
     model.matrix(f"{block}attn_k", key, width, gain=2)
     model.matrix(f"{block}attn_v", key, width)
     model.matrix(f"{block}attn_output", width, query)
+
+
+def _write_feed_forward(model: _Model, block: str, width: int, inner: int) -> None:
     model.matrix(f"{block}ffn_gate", inner, width)
     model.matrix(f"{block}ffn_up", inner, width)
     model.matrix(f"{block}ffn_down", width, inner)
@@ -241,6 +322,44 @@ def write_mmproj(path: Path) -> None:
     model.save()
 
 
+def write_adapter(path: Path) -> None:
+    """A LoRA adapter: changes to another model's weights, under that model's architecture."""
+    model = _Model(path, "llama")
+    model.writer.add_type("adapter")
+    model.writer.add_string("adapter.type", "lora")
+    model.writer.add_float32("adapter.lora.alpha", 16.0)
+    for part, shape in (("lora_a", (4, 64)), ("lora_b", (64, 4))):
+        model.kernel(f"blk.0.attn_q.weight.{part}", *shape)
+    model.save()
+
+
+def write_imatrix(path: Path) -> None:
+    """An importance matrix, which quantising tools leave beside the models they make. It names no architecture."""
+    writer = GGUFWriter(path, "")
+    writer.add_type("imatrix")
+    writer.add_uint32("imatrix.chunk_count", 1)
+    writer.add_tensor("blk.0.attn_q.weight.in_sum2", np.ones(64, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def write_sidecar(architecture: str, path: Path) -> None:
+    """A draft head that reads the inner state of one target and is no model by itself."""
+    model = _Model(path, architecture)
+    model.writer.add_block_count(1)
+    model.writer.add_embedding_length(64)
+    model.matrix("fc", 64, 192)
+    model.save()
+
+
+def _vocabulary_only(starter: Path, out: Path) -> None:
+    model = _Model(out, "llama")
+    small_vocabulary(starter).write(model.writer)
+    model.save()
+
+
 def _same(starter: Path, out: Path, seed: int = 0) -> None:
     write_llama(out, starter_vocabulary(starter), seed)
 
@@ -263,8 +382,8 @@ def _bigger(starter: Path, out: Path, extra: int = EXTRA_TOKENS, seed: int = 0) 
     write_llama(out, replace(vocabulary, tokens=vocabulary.tokens + padding, types=vocabulary.types + unused), seed)
 
 
-def _sliding(starter: Path, out: Path) -> None:
-    write_gemma3(out, small_vocabulary(starter))
+def _small_of(write: Callable[[Path, Vocabulary, int], None], starter: Path, out: Path, seed: int = 0) -> None:
+    write(out, small_vocabulary(starter), seed)
 
 
 def _with_template(template: str, starter: Path, out: Path) -> None:
@@ -293,12 +412,24 @@ TINY: dict[str, Maker] = {
     "tiny-bigger": _bigger,
     "tiny-152k": partial(_bigger, extra=LARGE_VOCABULARY - STARTER_TOKENS),
     "tiny-152k-2": partial(_bigger, extra=LARGE_VOCABULARY - STARTER_TOKENS, seed=2),
-    "tiny-swa": _sliding,
+    "tiny-swa": partial(_small_of, write_gemma3),
+    "tiny-swa-2": partial(_small_of, write_gemma3, seed=2),
+    "tiny-mamba": partial(_small_of, write_mamba),
+    "tiny-mamba-2": partial(_small_of, write_mamba, seed=2),
+    "tiny-lfm2": partial(_small_of, write_lfm2),
+    "tiny-lfm2-2": partial(_small_of, write_lfm2, seed=2),
+    "tiny-lfm2-swa": partial(_small_of, partial(write_lfm2, window=SLIDING_WINDOW)),
+    "tiny-lfm2-swa-2": partial(_small_of, partial(write_lfm2, window=SLIDING_WINDOW), seed=2),
     "broken-truncated": partial(_damaged, lambda data: data[: len(data) * 3 // 4]),
     "broken-header": partial(_damaged, lambda data: data[:1000]),
     "broken-version": partial(_damaged, lambda data: data[:4] + (99).to_bytes(4, "little") + data[8:]),
     "broken-text": partial(_content, b"This was a model once.\n" * 40),
     "broken-mmproj": partial(_without_vocabulary, write_mmproj),
+    "broken-adapter": partial(_without_vocabulary, write_adapter),
+    "broken-imatrix": partial(_without_vocabulary, write_imatrix),
+    "broken-vocabulary": _vocabulary_only,
+    "broken-eagle3": partial(_without_vocabulary, partial(write_sidecar, "eagle3")),
+    "broken-dflash": partial(_without_vocabulary, partial(write_sidecar, "dflash")),
     "broken-template": partial(_with_template, "{{ raise_exception('" + TEMPLATE_COMPLAINT + "') }}"),
     "template-syntax": partial(_with_template, "{% for message in messages %}{{ message['content'] }"),
     "embedding-model": partial(_without_vocabulary, write_bert),

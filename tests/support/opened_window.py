@@ -8,6 +8,7 @@ from typing import Any
 from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
+from app.storage.experiences import ExperienceStore
 from app.storage.settings import Settings, SettingsStore
 from app.ui import application
 from app.ui.session import Session
@@ -26,7 +27,8 @@ class Opened:
         self.store = SettingsStore(tmp_path / "settings.json")
         self.store.settings = settings or Settings(theme="light")
         self.appearance = Appearance(ThemeMode(self.store.settings.theme), self.store.settings.zoom)
-        self.session = Session(self.engine, self.store.settings)
+        self.experiences = ExperienceStore(tmp_path / "experience")
+        self.session = Session(self.engine, self.store.settings, self.experiences)
         self.window = MainWindow(self.session, self.store, self.appearance, STARTER)
         self.window.show()
         self.window.composer.take_focus()

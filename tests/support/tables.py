@@ -13,14 +13,25 @@ from app.engine.rounds import DrafterKind, Span, TokenSource
 class TableMemory:
     """A TokenMemory whose next-token logits are `table[last token]`, shape (n_vocab, n_vocab).
 
-    It refuses what llama.cpp would abort on, and counts what it was asked to evaluate.
+    It refuses what llama.cpp would abort on, and counts what it was asked to evaluate. With `needs_marks` it is like a
+    recurrent memory: it goes back only to where it was marked or kept.
     """
 
-    def __init__(self, table: npt.ArrayLike, size: int = 10_000, capacity: int = 64, can_rewind: bool = True) -> None:
+    def __init__(
+        self,
+        table: npt.ArrayLike,
+        size: int = 10_000,
+        capacity: int = 64,
+        can_rewind: bool = True,
+        needs_marks: bool = False,
+    ) -> None:
         self.table = np.asarray(table, dtype=np.float32)
         self.size = size
         self.capacity = capacity
         self.can_rewind = can_rewind
+        self.needs_marks = needs_marks
+        self.marks: list[int] = []  # lengths that it was marked at
+        self.clears = 0
         self.vocabulary_size = len(self.table)
         self.tokens: list[int] = []
         self.busy_s = 0.0
@@ -43,15 +54,28 @@ class TableMemory:
     def logits(self, row: int) -> npt.NDArray[np.float32]:
         return self.table[self._rows[row]]
 
+    def mark(self, ahead: int) -> None:
+        if ahead:
+            self.marks.append(len(self.tokens))
+
+    def keep(self) -> None:
+        self.marks.append(len(self.tokens))
+
     def rewind(self, length: int) -> None:
         if length < len(self.tokens):
-            if self.can_rewind:
-                del self.tokens[length:]
-            else:
+            if not self.can_rewind:
+                length = 0
+            elif self.needs_marks:
+                length = max((mark for mark in self.marks if mark <= length), default=0)
+            if length == 0:
                 self.clear()
+            del self.tokens[length:]
+            self.marks = [mark for mark in self.marks if mark <= length]
 
     def clear(self) -> None:
         self.tokens = []
+        self.marks = []
+        self.clears += 1
 
 
 class PlainText:

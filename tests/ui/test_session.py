@@ -13,17 +13,18 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from app.chat import ModelPair, Role
-from app.engine.protocol import EngineDied, Fault, GenerationStarted
+from app.engine.protocol import EngineDied, Fault, GenerationStarted, SpeculationParams, VerifyRule
 from app.engine.rounds import DrafterKind, Span, StopReason, TokenSource
 from app.errors import ContextFullError, ModelFileError
+from app.storage.experiences import ExperienceStore
 from app.storage.settings import Settings
 from app.ui import wording
 from app.ui.chats import PairChoice, Problem, ProblemKind, SessionState
 from app.ui.session import Session
 from tests.support.fake_engine import CRASH, FakeEngine, finished, round_finished
 
-LOOKUP = PairChoice(Path("/models/target.gguf"), None, "lookup", None, 2048)
-WITH_DRAFT = PairChoice(Path("/models/target.gguf"), Path("/models/draft.gguf"), "model", 4, 2048)
+LOOKUP = PairChoice(Path("/models/target.gguf"), None, "lookup", 2048)
+WITH_DRAFT = PairChoice(Path("/models/target.gguf"), Path("/models/draft.gguf"), "model", 2048)
 STARTED = GenerationStarted(0, 40, 0, DrafterKind.lookup, "Drafting by lookup.")
 
 Make = Callable[..., tuple[FakeEngine, Session]]
@@ -31,12 +32,14 @@ Make = Callable[..., tuple[FakeEngine, Session]]
 
 @pytest.fixture
 def make(qtbot: QtBot) -> Iterator[Make]:
-    """`make(settings=…, **arguments of FakeEngine)`: an engine and a session without a pair."""
+    """`make(settings=…, experiences=…, **arguments of FakeEngine)`: an engine and a session without a pair."""
     made: list[tuple[FakeEngine, Session]] = []
 
-    def build(*, settings: Settings | None = None, **arguments: Any) -> tuple[FakeEngine, Session]:
+    def build(
+        *, settings: Settings | None = None, experiences: ExperienceStore | None = None, **arguments: Any
+    ) -> tuple[FakeEngine, Session]:
         engine = FakeEngine(**arguments)
-        session = Session(engine, settings or Settings())
+        session = Session(engine, settings or Settings(), experiences)
         made.append((engine, session))
         return engine, session
 
@@ -100,7 +103,7 @@ def test_what_is_unknown_is_left_out_of_the_footer(qtbot: QtBot, make: Make) -> 
 
 
 def test_a_request_carries_settings_drafting_and_the_whole_conversation(qtbot: QtBot, make: Make) -> None:
-    settings = Settings(temperature=0.2, top_k=5, seed=11, max_tokens=64, system_prompt="Be brief.")
+    settings = Settings(temperature=0.2, top_k=5, seed=11, max_tokens=64, system_prompt="Be brief.", draft_length=4)
     engine, session = make(settings=settings, answer="Fine.")
     load(qtbot, session, WITH_DRAFT)
     ask(qtbot, session, "One")
@@ -111,7 +114,7 @@ def test_a_request_carries_settings_drafting_and_the_whole_conversation(qtbot: Q
     assert [m.text for m in second.messages] == ["One", "Fine.", "Two"]
     assert (first.sampling.temperature, first.sampling.top_k, first.sampling.seed) == (0.2, 5, 11)
     assert first.max_tokens == 64
-    assert (first.speculation.drafter, first.speculation.draft_length) == ("auto", 4)
+    assert first.speculation == SpeculationParams("model", 4, VerifyRule.rejection)
     assert engine.loads[0].pair == ModelPair(WITH_DRAFT.target, WITH_DRAFT.draft)
     assert engine.loads[0].options.context == 2048
 

@@ -12,10 +12,11 @@ from PySide6.QtWidgets import QLabel, QScrollArea, QWidget
 from app.engine.protocol import Timing
 from app.engine.rounds import DrafterKind
 from app.engine.stats import SpeculationStats
+from app.ui.speculation.by_drafter import ByDrafter
 from app.ui.speculation.charts import PositionChart, SpeedBars, TimeBar
 from app.ui.speculation.marks import Mark
 from app.ui.speculation.measures import DASH
-from app.ui.speculation.panel import PanelState, SpeculationPanel
+from app.ui.speculation.panel import CHART_MS, TEXT_MS, PanelState, SpeculationPanel
 from app.ui.speculation.pulse import Pulse
 from app.ui.speculation.rounds_strip import RoundsStrip
 from app.ui.theme import Appearance, ThemeMode
@@ -215,6 +216,83 @@ def test_position_chart_only_grows_within_an_answer(panel: SpeculationPanel) -> 
     assert seen == [4, 8, 8, 8]
 
 
+def test_the_usual_length_is_the_one_that_pacing_reports(panel: SpeculationPanel) -> None:
+    panel.set_state(PanelState.on, "On.")
+    panel.set_typical_length(4.6)
+    panel.begin_answer(DrafterKind.model)
+    for i in range(6):
+        panel.observe(make_round(i, 2, 1))
+    panel.finish_answer(None)
+    assert text(panel, "chip") == "On, length 5"
+    panel.set_state(PanelState.on, "On.", 2)
+    assert text(panel, "chip") == "On, length 2", "the user's own length"
+    panel.set_state(PanelState.on, "On.")
+    panel.set_typical_length(None)
+    assert text(panel, "chip") == "On, length 3"
+
+
+def test_two_drafters_of_one_answer_have_rates_of_their_own(panel: SpeculationPanel) -> None:
+    rates = panel.findChild(ByDrafter)
+    panel.begin_answer(DrafterKind.model)
+    assert not rates.isVisible()
+    panel.begin_answer(DrafterKind.chained)
+    assert rates.isVisible()
+    assert rates.description() == "draft model not known yet, lookup not known yet"
+    panel.observe(make_round(0, 3, 1, drafter=DrafterKind.model))
+    panel.observe(make_round(1, 0, drafter=DrafterKind.none))
+    panel.observe(make_round(2, 1, 1, drafter=DrafterKind.lookup))
+    panel.finish_answer(None)
+    assert rates.description().replace("\N{NO-BREAK SPACE}", " ") == "draft model 75 %, lookup 50 %"
+    assert text(panel, "Draft acceptance rate") == "67 %"
+    strip = panel.findChild(RoundsStrip)
+    assert [mark for mark, _ in strip.boxes(0)] == [*[Mark.draft] * 3, Mark.recovered, Mark.rejected]
+    assert [mark for mark, _ in strip.boxes(1)] == [Mark.plain]
+    assert [mark for mark, _ in strip.boxes(2)] == [Mark.lookup, Mark.recovered, Mark.rejected]
+    panel.clear()
+    assert not rates.isVisible()
+
+
+def test_a_pause_moves_nothing_and_keeps_the_figures(qtbot, panel: SpeculationPanel) -> None:
+    """Whatever the sentence is, what stands below it stays where it is, and the rates are those of the answer."""
+    panel.set_state(PanelState.on, "On: Qwen2.5-Coder-0.5B-Instruct-Q4_K_M runs ahead, or the text where it repeats.")
+    panel.begin_answer(DrafterKind.chained)
+    for i in range(8):
+        panel.observe(make_round(i, 3, 1))
+    qtbot.waitUntil(lambda: text(panel, "Draft acceptance rate") == "75 %")
+    places = []
+    sentences = (
+        (PanelState.on, "On: Qwen2.5-Coder-0.5B-Instruct-Q4_K_M runs ahead, or the text where it repeats."),
+        (PanelState.paused, "Paused: plain is faster here."),
+        (PanelState.off, ""),
+    )
+    for state, sentence in sentences:
+        panel.set_state(state, sentence)
+        for i in range(8, 24):
+            panel.observe(make_round(i, 0, drafter=DrafterKind.none))
+        qtbot.wait(CHART_MS + TEXT_MS)
+        watched = (*(panel.findChild(QLabel, name) for name in (*RATES, "speed", "pacing")), panel.findChild(TimeBar))
+        places.append([(w.mapTo(panel, w.rect().topLeft()).y(), w.height()) for w in watched])
+        assert text(panel, "Draft acceptance rate") == "75 %"
+    assert places[0] == places[1] == places[2]
+    assert text(panel, "Mean acceptance length") == "4.0 tokens"
+
+
+def test_reports_in_an_answer_wait_for_the_next_refresh(qtbot, panel: SpeculationPanel) -> None:
+    panel.begin_answer(DrafterKind.model)
+    panel.observe(make_round(0, 2))
+    for n in range(50):
+        panel.set_plain_speed(20.0 + n)
+        panel.set_typical_length(float(n))
+        panel.set_pacing_sentence(f"On: usually {n} draft tokens a round.", f"Measured here: {n}.")
+    assert text(panel, "pacing") == DASH
+    qtbot.waitUntil(lambda: text(panel, "pacing") == "On: usually 49 draft tokens a round.")
+    assert panel.findChild(QLabel, "pacing").accessibleDescription() == "Measured here: 49."
+    assert "69.0" in panel.findChild(SpeedBars).description()
+    panel.finish_answer(timing(30.0))
+    panel.set_plain_speed(15.0)
+    assert text(panel, "factor") == "2.00×"
+
+
 # -- repainting ---------------------------------------------------------------------------------------------------
 
 
@@ -299,7 +377,7 @@ def test_everything_has_a_name_and_the_numbers_in_words(panel: SpeculationPanel)
         panel.observe(make_round(i, 2, 1))
     panel.finish_answer(timing(48.2))
     charts = [w for w in panel.findChildren(QWidget) if hasattr(w, "describe")]
-    assert len(charts) == 5
+    assert len(charts) == 6
     focusable = [w for w in panel.findChildren(QWidget) if w.focusPolicy() & Qt.FocusPolicy.TabFocus]
     for widget in charts + focusable:
         assert QAccessible.queryAccessibleInterface(widget).text(QAccessible.Text.Name), widget

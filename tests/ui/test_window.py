@@ -112,7 +112,7 @@ def test_the_button_matches_the_state_through_any_sequence(qtbot: QtBot, open_wi
     chance = random.Random(5)
     opened = open_window(tokens_per_s=3000.0, load_s=0.002)
     window, session = opened.window, opened.session
-    other = PairChoice(STARTER, None, "lookup", None, 2048)
+    other = PairChoice(STARTER, None, "lookup", 2048)
     actions: list[Callable[[], object]] = [
         lambda: say(qtbot, opened, "Go on"),
         lambda: say(qtbot, opened, "And then?"),
@@ -206,7 +206,7 @@ def test_a_verdict_comes_while_an_answer_is_written(qtbot: QtBot, open_window: C
 
 def test_settings_are_in_force_at_once(qtbot: QtBot, open_window: Callable[..., Opened], tmp_path: Path) -> None:
     opened = open_window(answer="Fine.")
-    dialog = SettingsDialog(opened.appearance, opened.store.settings)
+    dialog = SettingsDialog(opened.appearance, opened.store.settings, {})
     qtbot.addWidget(dialog)
     dialog.changed.connect(opened.window._on_settings_changed)
     by_name = {w.accessibleName(): w for w in dialog.findChildren(QWidget) if w.accessibleName()}

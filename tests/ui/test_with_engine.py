@@ -9,10 +9,14 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
 from app import paths
+from app.chat import ModelPair
 from app.engine.client import Engine
+from app.engine.protocol import LoadOptions
+from app.storage.experiences import ExperienceStore
 from app.storage.settings import Settings, SettingsStore
 from app.ui import application
 from app.ui.chats import PairChoice, SessionState
@@ -35,7 +39,8 @@ class Running:
         store = SettingsStore(folder / "settings.json")
         store.settings = Settings(theme="light", temperature=0, context=CONTEXT, max_tokens=24)
         appearance = Appearance(ThemeMode.light)
-        self.session = Session(self.engine, store.settings)
+        self.experiences = ExperienceStore(folder / "experience")
+        self.session = Session(self.engine, store.settings, self.experiences)
         self.window = MainWindow(self.session, store, appearance, paths.starter_model())
         qtbot.addWidget(self.window)
         self.window.show()
@@ -47,7 +52,7 @@ class Running:
         self.qtbot.waitUntil(lambda: self.session.state is SessionState.idle, timeout=WAIT_MS)
 
     def choose(self, target: Path, draft: Path | None = None) -> None:
-        self.session.choose(PairChoice(target, draft, "model" if draft else "lookup", None, CONTEXT))
+        self.session.choose(PairChoice(target, draft, "auto", CONTEXT))
         self.wait_until_idle()
 
     def say(self, text: str) -> None:
@@ -99,6 +104,32 @@ def test_a_pair_answers_and_the_panel_counts_what_it_did(running: Running, model
     assert running.banners == []
 
 
+def test_what_is_learned_of_a_pair_outlives_the_run(running: Running, models: Models) -> None:
+    target, draft = models.path("deep-q8"), models.path("smol-q4")
+    running.settings.max_tokens = 48
+    running.choose(target, draft)
+    known = running.experiences.load(ModelPair(target, draft), LoadOptions())
+    assert known is None
+    running.ask("Tell a story about a lighthouse keeper.")
+    plain_speed = running.session.plain_tokens_per_s
+    assert plain_speed is not None
+    known = running.experiences.load(ModelPair(target, draft), LoadOptions())
+    assert known is not None
+    assert 1 / known["target"]["unit_s"] == pytest.approx(plain_speed)
+    assert known["draft"]["unit_s"] is not None
+    assert running.session.pacing is not None
+    assert running.window.panel.findChild(QLabel, "factor").text().endswith("×")
+
+    # Another pair makes the engine forget; what it says after one more token was given back to it.
+    running.choose(target)
+    running.settings.max_tokens = 1
+    running.choose(target, draft)
+    running.ask("And then?")
+    again = running.experiences.load(ModelPair(target, draft), LoadOptions())
+    assert again is not None
+    assert again["draft"] == known["draft"]
+
+
 def test_a_worker_killed_in_an_answer_costs_nothing(running: Running, models: Models) -> None:
     running.settings.max_tokens = None
     running.choose(models.path("smol-q8"), models.path("smol-q4"))
@@ -140,7 +171,16 @@ def test_a_target_that_is_none_is_refused_in_place(running: Running, models: Mod
     assert running.ask("And once more.")
 
 
-@pytest.mark.parametrize(("name", "named"), [("tiny-other", "token 49000"), ("broken-truncated", "damaged")])
+def test_a_draft_of_another_vocabulary_serves_without_a_word_too_many(running: Running, models: Models) -> None:
+    running.choose(models.path("smol-q8"))
+    alone = running.ask("Say something.")
+    running.window.new_chat()
+    running.choose(models.path("smol-q8"), models.path("tiny-other"))
+    assert running.banners == []
+    assert running.ask("Say something.") == alone
+
+
+@pytest.mark.parametrize(("name", "named"), [("embedding-model", "cannot chat"), ("broken-truncated", "damaged")])
 def test_a_draft_that_does_not_fit_is_refused_in_place(running: Running, models: Models, name: str, named: str) -> None:
     running.choose(models.path("smol-q8"), models.path(name))
     assert [named in banner for banner in running.banners] == [True]

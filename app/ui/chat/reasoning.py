@@ -5,49 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QPainter, QPaintEvent, QPen
-from PySide6.QtWidgets import QAbstractButton, QWidget
+from PySide6.QtCore import QRectF, Signal
+from PySide6.QtGui import QPainter, QPaintEvent
+from PySide6.QtWidgets import QWidget
 
 from app.ui.chat.alignment import plain_positions
 from app.ui.chat.messages import Answer, SourceRun
 from app.ui.chat.surface import PlainSurface
-from app.ui.theme import CONTROL, LABEL, Appearance
+from app.ui.theme import CONTROL, Appearance
+from app.ui.widgets.buttons import FoldButton
 
-_LINE, _HEADER, _INDENT = 20, 28, 16
-
-
-class FoldButton(QAbstractButton):
-    """A chevron and a title."""
-
-    def __init__(self, appearance: Appearance, parent: QWidget) -> None:
-        super().__init__(parent)
-        self._appearance = appearance
-        self.is_folded = False
-        self.setFont(appearance.font(LABEL))
-        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
-        self.setCursor(Qt.CursorShape.PointingHandCursor)
-
-    def sizeHint(self) -> QSize:
-        px = self._appearance.px
-        return QSize(self.fontMetrics().horizontalAdvance(self.text()) + px(28), px(_HEADER))
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        theme, px = self._appearance.theme, self._appearance.px
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        if self.hasFocus():
-            painter.setPen(QPen(theme.color("accent"), 1))
-            painter.drawRoundedRect(QRectF(self.rect()).adjusted(0.5, 2.5, -0.5, -2.5), 6, 6)
-        color = theme.color("text" if self.underMouse() or self.hasFocus() else "soft")
-        painter.setPen(QPen(color, 1.5))
-        middle, arm = QPointF(px(9), self.height() / 2), px(3.5)
-        points = [QPointF(-arm / 2, -arm), QPointF(arm / 2, 0), QPointF(-arm / 2, arm)]
-        if not self.is_folded:
-            points = [QPointF(-arm, -arm / 2), QPointF(0, arm / 2), QPointF(arm, -arm / 2)]
-        painter.drawPolyline([middle + point for point in points])
-        painter.setPen(color)
-        painter.drawText(self.rect().adjusted(px(20), 0, 0, 0), Qt.AlignmentFlag.AlignVCenter, self.text())
+_LINE, _INDENT = 20, 16
 
 
 class ReasoningBlock(QWidget):

@@ -11,6 +11,7 @@ from PySide6.QtCore import QTimer, Signal
 from PySide6.QtWidgets import (
     QButtonGroup,
     QDialog,
+    QGridLayout,
     QHBoxLayout,
     QRadioButton,
     QVBoxLayout,
@@ -18,7 +19,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.chat import ModelPair
-from app.engine.protocol import DEFAULT_DRAFT_LENGTH, MAX_DRAFT_LENGTH, PairChecked
+from app.engine.protocol import PairChecked
 from app.ui import wording
 from app.ui.chats import PairChoice
 from app.ui.library.file_field import FileField
@@ -32,21 +33,25 @@ TYPING_MS = 250  # a path is checked when the typing pauses
 
 
 class DraftWay(StrEnum):
+    auto = "auto"
     model = "model"
     lookup = "lookup"
     none = "none"
 
 
 _WAY_TEXTS = {
-    DraftWay.model: "A draft model",
-    DraftWay.lookup: "Look up in the text so far",
-    DraftWay.none: "No draft",
+    DraftWay.auto: "Draft model and lookup (automatic)",
+    DraftWay.model: "Draft model only",
+    DraftWay.lookup: "Lookup only",
+    DraftWay.none: "None",
 }
 _WAY_TIPS = {
-    DraftWay.model: "A small model of the same family runs ahead of the target.",
-    DraftWay.lookup: "What follows when the last words stood in the text before: costs nothing, helps with repetition.",
+    DraftWay.auto: "Each round takes what promises more. Without a draft file this is lookup.",
+    DraftWay.model: "A small model runs ahead of the target.",
+    DraftWay.lookup: "What followed the last words earlier in the text: costs nothing, helps with repetition.",
     DraftWay.none: "The target writes every token by itself.",
 }
+_WITH_MODEL = (DraftWay.auto, DraftWay.model)
 
 
 class Picker(QDialog):
@@ -83,8 +88,6 @@ class Picker(QDialog):
         self.context = NumberBox(256, 1 << 20, 256, 4096)
         self.context.setSuffix(" tokens")
         self.context.setAccessibleName("Context length in tokens")
-        self.length = NumberBox(0, MAX_DRAFT_LENGTH, 1, 0, lowest_text="Automatic")
-        self.length.setAccessibleName("Draft length")
         self.without_button = push_button("Load without this draft")
         self.cancel_button = push_button("Cancel")
         self.load_button = push_button("Load", Weight.primary)
@@ -110,7 +113,7 @@ class Picker(QDialog):
         target, draft = self.target.file(), self.draft.file()
         if target is None or (self.way is DraftWay.model and draft is None):
             return None
-        return ModelPair(target, draft if self.way is DraftWay.model else None)
+        return ModelPair(target, draft if self.way in _WITH_MODEL else None)
 
     def begin(self) -> None:
         """Ask for the first verdict."""
@@ -127,15 +130,19 @@ class Picker(QDialog):
         can_read_target = event.target_info is not None
         if event.target_info is not None and event.target_info.trained_context:
             self.context.setToolTip(f"This model was trained for {event.target_info.trained_context:,} tokens.")
-        self.verdict.show_verdict(Verdict.fits if event.fits else Verdict.unfit, event.reason)
+        if event.fits and event.translates:
+            self.verdict.show_verdict(Verdict.translates, "Fits, other vocabulary.", event.reason)
+        else:
+            self.verdict.show_verdict(Verdict.fits if event.fits else Verdict.unfit, event.reason)
         self.load_button.setEnabled(can_read_target and event.fits)
         self.without_button.setVisible(can_read_target and not event.fits and asked.draft is not None)
+        self._make_room()
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
     def _build(self) -> None:
         px, appearance = self._appearance.px, self._appearance
-        layout = QVBoxLayout(self)
+        layout = self._column = QVBoxLayout(self)
         layout.setContentsMargins(px(24), px(20), px(24), px(20))
         layout.setSpacing(px(8))
         layout.addWidget(Label(appearance, "Target", size=TEXT, bold=True))
@@ -147,11 +154,15 @@ class Picker(QDialog):
         layout.addWidget(Label(appearance, "Draft", size=TEXT, bold=True))
         hint = "Runs ahead of the target, which checks it. The answer stays exactly the target's, only sooner."
         layout.addWidget(Label(appearance, hint, size=LABEL, token="soft", wraps=True))
-        layout.addWidget(self.ways[DraftWay.model])
         layout.addWidget(self.draft)
         layout.addWidget(self.draft_facts)
-        layout.addWidget(self.ways[DraftWay.lookup])
-        layout.addWidget(self.ways[DraftWay.none])
+        ways = QGridLayout()
+        ways.setHorizontalSpacing(px(24))
+        ways.setVerticalSpacing(px(8))
+        ways.setColumnStretch(1, 1)
+        for i, way in enumerate(DraftWay):
+            ways.addWidget(self.ways[way], i % 2, i // 2)
+        layout.addLayout(ways)
         layout.addSpacing(px(4))
         layout.addWidget(self.verdict)
         layout.addSpacing(px(8))
@@ -159,13 +170,11 @@ class Picker(QDialog):
         layout.addSpacing(px(8))
         numbers = QHBoxLayout()
         numbers.setSpacing(px(8))
-        for text, box in (("Context", self.context), ("Draft length", self.length)):
-            numbers.addWidget(Label(appearance, text, token="soft"))
-            numbers.addWidget(box)
-            numbers.addSpacing(px(16))
+        numbers.addWidget(Label(appearance, "Context", token="soft"))
+        numbers.addWidget(self.context)
         numbers.addStretch(1)
         layout.addLayout(numbers)
-        note = f"Automatic drafts up to {DEFAULT_DRAFT_LENGTH} tokens a round. Up and down arrows change a number."
+        note = "What a draft is worth is learned while chatting, so its length is automatic; Settings can fix it."
         layout.addWidget(Label(appearance, note, size=HINT, token="faint", wraps=True))
         layout.addStretch(1)
         layout.addSpacing(px(12))
@@ -179,20 +188,24 @@ class Picker(QDialog):
         self.draft_facts.hide()
         self.without_button.hide()
 
+    def _make_room(self) -> None:
+        """A dialog does not grow by itself for text that wraps."""
+        self._column.activate()
+        self.resize(self.width(), max(self.height(), self._column.totalHeightForWidth(self.width())))
+
     def _show_choice(self, choice: PairChoice | None, starter: Path | None) -> None:
         if choice is None:
             self.target.set_file(starter)
-            self.ways[DraftWay.lookup].setChecked(True)
+            self.ways[DraftWay.auto].setChecked(True)
             return
         self.target.set_file(choice.target)
         self.draft.set_file(choice.draft)
         self.ways[DraftWay(choice.drafter)].setChecked(True)
         self.context.setValue(choice.context)
-        self.length.setValue(choice.draft_length or 0)
 
     def _on_draft_changed(self) -> None:
-        if self.draft.file() is not None:
-            self.ways[DraftWay.model].setChecked(True)  # naming a draft means wanting it
+        if self.draft.file() is not None and self.way not in _WITH_MODEL:
+            self.ways[DraftWay.auto].setChecked(True)  # naming a draft means wanting it
         self._on_changed()
 
     def _on_changed(self) -> None:
@@ -221,9 +234,9 @@ class Picker(QDialog):
         target = self.target.file()
         if target is None:
             return
-        drafter: Literal["model", "lookup", "none"] = way.value
-        draft = self.draft.file() if way is DraftWay.model else None
-        self.chosen.emit(PairChoice(target, draft, drafter, self.length.value() or None, self.context.value()))
+        drafter: Literal["auto", "model", "lookup", "none"] = way.value
+        draft = self.draft.file() if way in _WITH_MODEL else None
+        self.chosen.emit(PairChoice(target, draft, drafter, self.context.value()))
         self.accept()
 
 

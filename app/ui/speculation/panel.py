@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable
 from enum import StrEnum
 
@@ -14,6 +14,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QScrollArea, QVBoxLayout, QWi
 from app.engine.protocol import Timing
 from app.engine.rounds import DrafterKind, Round, TokenSource
 from app.engine.stats import SpeculationStats
+from app.ui.speculation.by_drafter import ByDrafter
 from app.ui.speculation.charts import PositionChart, TimeBar
 from app.ui.speculation.labels import Chip, NamedValue, Words, explain
 from app.ui.speculation.measures import (
@@ -59,7 +60,7 @@ _CHIP_COLORS = {  # text, ground
     PanelState.loading: ("soft", "surface"),
     PanelState.idle: ("accent", "accent_ground"),
     PanelState.on: ("accent", "accent_ground"),
-    PanelState.paused: ("warning", "surface"),
+    PanelState.paused: ("soft", "surface"),
     PanelState.failed: ("error", "surface"),
 }
 _EXPLANATIONS = {
@@ -97,11 +98,14 @@ class SpeculationPanel(QWidget):
         self._clock = clock
         self._state = PanelState.off
         self._draft_length: int | None = None
+        self._typical_length: float | None = None
         self._drafter = DrafterKind.model
         self._plain_speed: float | None = None
+        self._pacing_texts = ("", "")  # the sentence, and what it goes by
         self._is_answering = False
         self._average: float | None = None
         self._stats = SpeculationStats()
+        self._stats_of: defaultdict[DrafterKind, SpeculationStats] = defaultdict(SpeculationStats)
         self._speed = SpeedMeter()
         self._recent_lengths: deque[int] = deque(maxlen=RECENT_ROUNDS)
         self._text_pulse = Pulse(TEXT_MS, self._refresh_text, self)
@@ -110,17 +114,16 @@ class SpeculationPanel(QWidget):
         self._apply_appearance()
         appearance.changed.connect(self._apply_appearance)
         self.set_state(PanelState.off, "No model is loaded.")
-        self.set_pacing_sentence("")
         self._refresh()
 
     # -- what the window tells ------------------------------------------------------------------------------------
 
     def set_state(self, state: PanelState, sentence: str, draft_length: int | None = None) -> None:
-        """`draft_length` is the one that was set, if one was; otherwise the chip names the one the rounds show."""
+        """`draft_length` is the one that was set, if one was; otherwise the chip names the usual one."""
         self._state = state
         self._draft_length = draft_length
         self._sentence.setText(sentence)
-        self._sentence.setVisible(bool(sentence))
+        self._hold_place()
         token, ground = _CHIP_COLORS[state]
         self._chip.set_colors(token=token, ground=ground)
         self._positions.reserve(draft_length or 0)
@@ -128,16 +131,27 @@ class SpeculationPanel(QWidget):
 
     def set_plain_speed(self, tokens_per_s: float | None) -> None:
         """The measured speed of this pair without a draft; None while nobody measured it."""
-        self._plain_speed = tokens_per_s or None
-        self._refresh()
+        if (tokens_per_s or None) != self._plain_speed:
+            self._plain_speed = tokens_per_s or None
+            self._refresh_soon()
 
-    def set_pacing_sentence(self, sentence: str) -> None:
-        self._pacing.setText(sentence or DASH)
+    def set_typical_length(self, draft_tokens: float | None) -> None:
+        """The usual draft length as pacing reports it; None or 0: it is told from the rounds."""
+        if draft_tokens != self._typical_length:
+            self._typical_length = draft_tokens
+            self._refresh_soon()
+
+    def set_pacing_sentence(self, sentence: str, explanation: str = "") -> None:
+        if (sentence, explanation) != self._pacing_texts:
+            self._pacing_texts = sentence, explanation
+            self._refresh_soon()
 
     def begin_answer(self, drafter: DrafterKind) -> None:
         self._reset_counters()
         self._drafter = drafter
         self._is_answering = True
+        self._by_drafter.setVisible(drafter is DrafterKind.chained)
+        self._release_place()
         if drafter is DrafterKind.none and self._state in (PanelState.idle, PanelState.on):
             self.set_state(PanelState.off, "Off: this answer is made without a draft.")
         self._refresh()
@@ -145,6 +159,7 @@ class SpeculationPanel(QWidget):
     def observe(self, r: Round) -> None:
         """Count one round. Nothing is painted here: up to 200 of these come in a second."""
         self._stats.observe(r)
+        self._stats_of[r.drafter].observe(r)
         self._speed.add(len(r.tokens), self._clock())
         self._strip.add(r)
         self._recent_lengths.append(r.drafted)
@@ -163,13 +178,24 @@ class SpeculationPanel(QWidget):
         self._reset_counters()
         self._drafter = DrafterKind.model
         self._is_answering = False
-        self.set_pacing_sentence("")
+        self._by_drafter.hide()
+        self._typical_length = None
+        self._pacing_texts = "", ""
         self._refresh()
 
     # -- refreshing -----------------------------------------------------------------------------------------------
 
+    def _refresh_soon(self) -> None:
+        """What pacing reports while an answer is written waits for the pulses, as the rounds do."""
+        if not self._is_answering:
+            self._refresh()
+        elif self.isVisible():
+            self._text_pulse.start()
+            self._chart_pulse.start()
+
     def _reset_counters(self) -> None:
         self._stats = SpeculationStats()
+        self._stats_of.clear()
         self._speed = SpeedMeter()
         self._average = None
         self._recent_lengths.clear()
@@ -187,9 +213,8 @@ class SpeculationPanel(QWidget):
 
     def _refresh_charts(self) -> None:
         stats = self._stats
-        self._positions.set_values(
-            stats.acceptance_at, stats.tested_at, self.appearance.theme.source_token(TokenSource.draft, self._drafter)
-        )
+        color = self.appearance.theme.source_token(TokenSource.draft, self._main_drafter)
+        self._positions.set_values(stats.acceptance_at, stats.tested_at, color)
         self._strip.show_arrived()
         self._time_bar.set_times(mean_times(stats), has_draft=stats.rounds_with_draft > 0)
         is_over = not self._is_answering and stats.rounds > 0
@@ -202,9 +227,13 @@ class SpeculationPanel(QWidget):
         self._rate.set_value(percent_text(stats.draft_acceptance_rate))
         self._probability.set_value(percent_text(stats.token_acceptance_probability))
         self._length.set_value(length_text(stats.mean_acceptance_length))
+        self._by_drafter.set_rates(*(self._stats_of[kind].draft_acceptance_rate for kind in ByDrafter.KINDS))
         self._rounds.set_value(f"{stats.rounds:,} rounds, {stats.tokens:,} tokens" if stats.rounds else DASH)
         times = mean_times(stats)
         self._time.set_value(DASH if times is None else f"{ms_texts(times.total)[0]} ms")
+        sentence, explanation = self._pacing_texts
+        self._pacing.setText(sentence or DASH)
+        explain(self._pacing, explanation)
         self._refresh_chip()
         for chart in (self._positions, self._strip, self._time_bar):
             chart.describe()
@@ -215,11 +244,26 @@ class SpeculationPanel(QWidget):
 
     def _refresh_chip(self) -> None:
         word = _CHIP_WORDS[self._state]
-        length = self._draft_length or typical_length(self._recent_lengths)
+        length = self._draft_length or round(self._typical_length or 0) or typical_length(self._recent_lengths)
         if self._state is PanelState.on and length:
             word = f"{word}, length {length}"
         self._chip.setText(word)
         self._chip.setAccessibleName(f"Speculation: {word}")
+
+    def _hold_place(self) -> None:
+        """The sentence gives no line back within an answer: nothing may jump when drafting pauses for a moment."""
+        needed = self._sentence.heightForWidth(self._sentence.width())
+        self._sentence.setMinimumHeight(max(self._sentence.minimumHeight(), needed))
+
+    def _release_place(self) -> None:
+        self._sentence.setMinimumHeight(2 * self._sentence.fontMetrics().lineSpacing())
+        self._hold_place()
+
+    @property
+    def _main_drafter(self) -> DrafterKind:
+        """Where two drafters take turns: the one that drafted more."""
+        model, lookup = (self._stats_of[kind].drafted for kind in ByDrafter.KINDS)
+        return DrafterKind.lookup if lookup > model else self._drafter
 
     def _shown_speed(self) -> float | None:
         return self._speed.current(self._clock()) if self._is_answering else self._average
@@ -254,11 +298,14 @@ class SpeculationPanel(QWidget):
         look = self.appearance
         self._chip = Chip(look)
         self._sentence = Words(look, wrap=True)
+        self._sentence.setAlignment(Qt.AlignmentFlag.AlignTop)
         self._card = SpeedCard(look)
         self._rate, self._probability, self._length = (
             NamedValue(look, name, _EXPLANATIONS[name])
             for name in ("Draft acceptance rate", "Token acceptance probability", "Mean acceptance length")
         )
+        self._by_drafter = ByDrafter(look)
+        self._by_drafter.hide()
         self._positions = PositionChart(look)
         self._strip = RoundsStrip(look)
         self._time_bar = TimeBar(look)
@@ -282,7 +329,7 @@ class SpeculationPanel(QWidget):
         head = self._add_section(self._sentence)
         head.insertLayout(0, title)
         self._column.addWidget(self._card)
-        self._add_section(self._rate, self._probability, self._length)
+        self._add_section(self._rate, self._by_drafter, self._probability, self._length)
         caption = Words(look, "by draft position", size=HINT, token="faint")
         self._add_section(by_position, self._positions, caption)
         self._add_section(self._rounds, self._strip, RoundsLegend(look), gap=8)
@@ -316,6 +363,7 @@ class SpeculationPanel(QWidget):
         px = self.appearance.px
         self.setMinimumWidth(px(300))
         self.setMaximumWidth(px(340))
+        self._release_place()
         self._column.setContentsMargins(px(12), px(16), px(12), px(16))
         self._column.setSpacing(px(24))
         for section, gap in self._sections:

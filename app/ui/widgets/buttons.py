@@ -1,14 +1,14 @@
-"""The window's own buttons: an icon alone, an icon with a word, and the three weights of push button."""
+"""The window's own buttons: an icon alone, an icon with a word, a chevron that folds, three weights of push button."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
-from PySide6.QtCore import QRectF, QSize, Qt
-from PySide6.QtGui import QEnterEvent, QPainter, QPaintEvent
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt
+from PySide6.QtGui import QEnterEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QAbstractButton, QPushButton, QSizePolicy, QWidget
 
-from app.ui.theme import Appearance
+from app.ui.theme import LABEL, Appearance
 from app.ui.widgets.icons import Icon, draw_icon
 
 
@@ -76,3 +76,36 @@ class IconButton(QAbstractButton):
             painter.setFont(self._appearance.font())
             room = rect.adjusted(px(32), 0, 0, 0)
             painter.drawText(room, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft, self.text())
+
+
+class FoldButton(QAbstractButton):
+    """A chevron and a title."""
+
+    def __init__(self, appearance: Appearance, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._appearance = appearance
+        self.is_folded = False
+        self.setFont(appearance.font(LABEL))
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self.setCursor(Qt.CursorShape.PointingHandCursor)
+
+    def sizeHint(self) -> QSize:
+        px = self._appearance.px
+        return QSize(self.fontMetrics().horizontalAdvance(self.text()) + px(28), px(28))
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        theme, px = self._appearance.theme, self._appearance.px
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        if self.hasFocus():
+            painter.setPen(QPen(theme.color("accent"), 1))
+            painter.drawRoundedRect(QRectF(self.rect()).adjusted(0.5, 2.5, -0.5, -2.5), 6, 6)
+        color = theme.color("text" if self.underMouse() or self.hasFocus() else "soft")
+        painter.setPen(QPen(color, 1.5))
+        middle, arm = QPointF(px(9), self.height() / 2), px(3.5)
+        points = [QPointF(-arm / 2, -arm), QPointF(arm / 2, 0), QPointF(-arm / 2, arm)]
+        if not self.is_folded:
+            points = [QPointF(-arm, -arm / 2), QPointF(0, arm / 2), QPointF(arm, -arm / 2)]
+        painter.drawPolyline([middle + point for point in points])
+        painter.setPen(color)
+        painter.drawText(self.rect().adjusted(px(20), 0, 0, 0), Qt.AlignmentFlag.AlignVCenter, self.text())
