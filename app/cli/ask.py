@@ -7,7 +7,7 @@ import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from app import paths
 from app.chat import Message, ModelPair, Role
@@ -15,14 +15,13 @@ from app.cli.as_json import model_json, speculation_json
 from app.cli.sampling_options import chosen_sampling
 from app.cli.screen import Screen
 from app.engine import Engine, GenerationRequest, LoadOptions, SpeculationParams
-from app.engine.protocol import Event, GenerationFinished, GenerationStarted, PairLoaded, RoundFinished
+from app.engine.protocol import DrafterChoice, Event, GenerationFinished, GenerationStarted, PairLoaded, RoundFinished
 from app.engine.rounds import Span, StopReason, Token
 from app.engine.stats import SpeculationStats
 from app.engine.suggested import sampling_of
 from app.errors import ModelFileError, PairError, UsageError
+from app.storage.experiences import ExperienceStore
 from app.storage.settings import SettingsStore
-
-_Drafter = Literal["model", "lookup", "none"]
 
 
 def ask(options: argparse.Namespace) -> int:
@@ -31,8 +30,9 @@ def ask(options: argparse.Namespace) -> int:
     speculation = SpeculationParams(drafter, options.draft_length, options.verify)
     load_options = LoadOptions(options.context, options.gpu_layers, options.threads)
     screen = Screen(is_quiet=options.json)
+    experiences = ExperienceStore(paths.experience_folder())
     with Engine() as engine:
-        loaded = engine.load(pair, load_options)
+        loaded = engine.load(pair, load_options, experience=experiences.load(pair, load_options))
         if loaded.draft_problem:
             # Asked for by name, a draft that cannot serve is an error, not a detail.
             raise PairError(loaded.draft_problem)
@@ -47,6 +47,8 @@ def ask(options: argparse.Namespace) -> int:
             # Leaving the loop has told the engine to stop; what is written stays.
             answer.interrupted = True
     screen.end(answer.stats, answer.finished)
+    if answer.finished and answer.finished.experience:
+        experiences.save(pair, load_options, answer.finished.experience)
     if options.json and answer.finished:
         print(json.dumps(answer.as_json(), ensure_ascii=False))
     return answer.exit_code()
@@ -66,25 +68,27 @@ def _messages(options: argparse.Namespace) -> tuple[Message, ...]:
     return (*system, Message.of(Role.user, prompt))
 
 
-def _pair(options: argparse.Namespace) -> tuple[ModelPair, _Drafter]:
+def _pair(options: argparse.Namespace) -> tuple[ModelPair, DrafterChoice]:
     """The files to load and what drafts: as asked, else as chosen last in the window, else the starter model."""
-    target, draft, drafter = options.target, options.draft, "lookup"
+    target, draft = options.target, options.draft
+    drafter: DrafterChoice = "auto"
     if target is None:
         settings = SettingsStore(paths.settings_file()).load()
         if settings.target and Path(settings.target).exists():
             target = settings.target
             if draft is None:
-                drafter = settings.drafter
-                draft = settings.draft if drafter == "model" else drafter
+                drafter, draft = settings.drafter, settings.draft
         else:
             target = paths.starter_model()
             if target is None:
                 raise ModelFileError("There is no starter model in this installation. Name a model: --target FILE.gguf")
-    if draft in (None, "lookup", "none"):
-        return ModelPair(Path(target)), "none" if draft == "none" else "lookup"
+    if draft in ("lookup", "none"):
+        drafter = draft
+    if draft is None or drafter in ("lookup", "none"):
+        return ModelPair(Path(target)), drafter
     if not Path(draft).exists():
         raise ModelFileError(f"There is no draft file {draft}.")
-    return ModelPair(Path(target), Path(draft)), "model"
+    return ModelPair(Path(target), Path(draft)), drafter
 
 
 class _Answer:

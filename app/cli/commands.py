@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from app import __version__, log
 from app.cli.sampling_options import add_sampling
 from app.engine.benchmark import LEAST_TOKENS, MODE_NAMES, ModeName, Settings
-from app.engine.protocol import DEFAULT_DRAFT_LENGTH, MAX_DRAFT_LENGTH, LoadOptions, VerifyRule
+from app.engine.protocol import MAX_DRAFT_LENGTH, LoadOptions, VerifyRule
 from app.errors import SlipstreamError
 
 _log = logging.getLogger(__name__)
@@ -83,7 +83,11 @@ def _add_ask(ask: argparse.ArgumentParser) -> None:
     models.add_argument(
         "--target", metavar="FILE", help="the model that answers (the pair chosen last, or the starter model)"
     )
-    models.add_argument("--draft", metavar="FILE|lookup|none", help="what runs ahead (lookup: the text so far)")
+    models.add_argument(
+        "--draft",
+        metavar="FILE|lookup|none",
+        help="what runs ahead: a draft model with lookup, or the text so far alone",
+    )
     models.add_argument(
         "--context", type=_whole(16), default=load.context, metavar="N", help="context in tokens (%(default)s)"
     )
@@ -101,7 +105,7 @@ def _add_ask(ask: argparse.ArgumentParser) -> None:
         type=_draft_length,
         default="auto",
         metavar="auto|N",
-        help=f"draft tokens a round, at most {MAX_DRAFT_LENGTH} (auto: {DEFAULT_DRAFT_LENGTH})",
+        help=f"draft tokens a round, at most {MAX_DRAFT_LENGTH} (auto: as many as pay, none if plain is faster)",
     )
     speculation.add_argument(
         "--verify",

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 
 from app.chat import Message, Role
 from app.engine.protocol import (
+    DrafterChoice,
     Event,
     GenerationFinished,
     GenerationRequest,
@@ -50,7 +51,7 @@ class Mode:
     """A way to write an answer. `draft_length` None leaves it to pacing; a probe fixes it."""
 
     name: str
-    drafter: Literal["auto", "model", "lookup", "none"]
+    drafter: DrafterChoice
     draft_length: int | None = None
 
     @classmethod

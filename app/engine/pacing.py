@@ -19,7 +19,7 @@ import numpy as np
 from app.engine.acceptance import Acceptance, bins_of
 from app.engine.costs import BULK
 from app.engine.experience import LEAST_PROBING, MOST_PROBING, Experience
-from app.engine.protocol import DEFAULT_DRAFT_LENGTH, MAX_DRAFT_LENGTH, PacingReport
+from app.engine.protocol import MAX_DRAFT_LENGTH, PacingReport
 from app.engine.rounds import DrafterKind, Round
 from app.engine.sampling import Floats
 from app.engine.verify import Draft
@@ -71,8 +71,8 @@ class FixedPacing:
 
     needs_confidence = False
 
-    def __init__(self, length: int | None = None) -> None:
-        self._length = max(0, min(MAX_DRAFT_LENGTH, DEFAULT_DRAFT_LENGTH if length is None else length))
+    def __init__(self, length: int) -> None:
+        self._length = max(0, min(MAX_DRAFT_LENGTH, length))
 
     def begin(self, limit: int, remaining: int = 0) -> Pace:
         return _FixedPace(min(limit, self._length))

@@ -18,7 +18,6 @@ from app.errors import SlipstreamError
 
 PROTOCOL_VERSION = 1
 MAX_DRAFT_LENGTH = 16  # limits the rows of logits a context reserves
-DEFAULT_DRAFT_LENGTH = 3
 
 
 # -- parameters ---------------------------------------------------------------------------------------------------
@@ -71,6 +70,9 @@ class SamplingParams:
     order: tuple[str, ...] = SAMPLERS  # one that is not named is off
 
 
+DrafterChoice = Literal["auto", "model", "lookup", "none"]
+
+
 class VerifyRule(StrEnum):
     """How drafts are verified (see `app.engine.verify`). Coupled: the answer depends on the seed alone."""
 
@@ -80,9 +82,9 @@ class VerifyRule(StrEnum):
 
 @dataclass(frozen=True)
 class SpeculationParams:
-    """`drafter` "auto" means the draft model if one is loaded, else lookup. `draft_length` None means automatic."""
+    """`drafter` "auto" means lookup, with the draft model behind it if one is loaded. `draft_length` None: paced."""
 
-    drafter: Literal["auto", "model", "lookup", "none"] = "auto"
+    drafter: DrafterChoice = "auto"
     draft_length: int | None = None
     verify: VerifyRule = VerifyRule.rejection
 
@@ -237,7 +239,7 @@ class PromptProgressed:
 
 @dataclass(frozen=True)
 class PacingReport:
-    """What pacing does and why. Costs are in milliseconds: the target's by batch size, as far as seen, a draft token's."""
+    """What pacing does and why. Costs in milliseconds: the target's by batch size, as far as seen, a draft token's."""
 
     state: Literal["on", "paused", "off"]
     sentence: str

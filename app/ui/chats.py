@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Literal
 
 from app.chat import Conversation, Message, ModelPair, Role
-from app.engine.protocol import GenerationRequest, PairLoaded, SpeculationParams, VerifyRule
+from app.engine.protocol import DrafterChoice, GenerationRequest, PairLoaded, SpeculationParams, VerifyRule
 from app.engine.rounds import Span
 from app.engine.stats import SpeculationStats
 from app.storage.settings import Settings
@@ -49,7 +48,7 @@ class PairChoice:
 
     target: Path
     draft: Path | None
-    drafter: Literal["auto", "model", "lookup", "none"]
+    drafter: DrafterChoice
     context: int
 
     @property

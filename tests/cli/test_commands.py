@@ -70,12 +70,12 @@ def check_counters(answer: dict[str, Any]) -> None:
 def test_a_deep_pair_reports_what_its_draft_did(models: Models) -> None:
     result = slipstream(
         "ask", "--json", "--target", models.path("deep-q8"), "--draft", models.path("smol-q4"),
-        "--max-tokens", "32", "--temperature", "0", "--threads", "1", "Why is the sky blue?",
+        "--max-tokens", "32", "--temperature", "0", "--threads", "1", "--draft-length", "3", "Why is the sky blue?",
     )  # fmt: skip
     answer = answer_of(result)
     check_counters(answer)
     assert answer["speculation"]["accepted"] > 0
-    assert answer["drafter"] == "model"
+    assert answer["drafter"] == "chained"
     assert answer["target"]["layers"] == 150
     assert answer["draft"]["layers"] == 30
     assert answer["stop_reason"] == "max_tokens"
@@ -84,13 +84,13 @@ def test_a_deep_pair_reports_what_its_draft_did(models: Models) -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(("draft", "drafter"), [("lookup", "lookup"), ("none", "none"), ("smol-q4", "model")])
+@pytest.mark.parametrize(("draft", "drafter"), [("lookup", "lookup"), ("none", "none"), ("smol-q4", "chained")])
 def test_every_drafter_gives_the_same_greedy_answer(models: Models, draft: str, drafter: str) -> None:
-    pair = ("--target", models.path("smol-q8"), "--draft", models.path(draft) if drafter == "model" else draft)
+    pair = ("--target", models.path("smol-q8"), "--draft", models.path(draft) if drafter == "chained" else draft)
     answer = answer_of(slipstream("ask", "--json", *pair, *SHORT, QUESTION))
     check_counters(answer)
     assert answer["drafter"] == drafter
-    assert (answer["draft"] is None) == (drafter != "model")
+    assert (answer["draft"] is None) == (drafter != "chained")
     plain = answer_of(slipstream("ask", "--json", "--target", pair[1], "--draft", "none", *SHORT, QUESTION))
     assert answer["text"] == plain["text"]
     assert plain["speculation"]["draft_acceptance_rate"] is None
@@ -104,14 +104,30 @@ def test_without_a_target_the_starter_answers_a_pipe() -> None:
     assert "12 tokens" in result.stderr
 
 
-def test_the_pair_chosen_last_is_used(models: Models, home: Path) -> None:
+@pytest.mark.parametrize(("way", "drafter"), [("model", "model"), ("auto", "chained"), ("lookup", "lookup")])
+def test_the_pair_chosen_last_is_used(models: Models, home: Path, way: str, drafter: str) -> None:
     settings = paths.settings_file()
     settings.parent.mkdir(parents=True)
-    chosen = {"target": str(models.path("smol-q8")), "draft": str(models.path("smol-q4")), "drafter": "model"}
+    chosen = {"target": str(models.path("smol-q8")), "draft": str(models.path("smol-q4")), "drafter": way}
     settings.write_text(json.dumps(chosen))
     answer = answer_of(slipstream("ask", "--json", *SHORT, "Hello"))
     assert answer["target"]["file"] == chosen["target"]
-    assert answer["draft"]["file"] == chosen["draft"]
+    assert answer["drafter"] == drafter
+    if way == "lookup":
+        assert answer["draft"] is None
+    else:
+        assert answer["draft"]["file"] == chosen["draft"]
+
+
+def test_what_an_answer_taught_helps_the_next_one(models: Models, home: Path) -> None:
+    pair = ("--target", models.path("smol-q8"), "--draft", models.path("smol-q4"))
+    answer_of(slipstream("ask", "--json", *pair, *SHORT, QUESTION))
+    kept = list(paths.experience_folder().iterdir())
+    assert len(kept) == 1
+    before = kept[0].read_bytes()
+    answer_of(slipstream("ask", "--json", *pair, *SHORT, QUESTION))
+    assert [kept[0]] == list(paths.experience_folder().iterdir())
+    assert kept[0].read_bytes() != before  # the second answer went on from the first
 
 
 @pytest.mark.parametrize(

@@ -300,7 +300,7 @@ def test_a_long_prompt_goes_in_batches() -> None:
             answer,
             sampler=Sampler(GREEDY),
             rule=Rejection(np.random.default_rng(0)),
-            pacing=FixedPacing(),
+            pacing=FixedPacing(3),
             on_prompt=heard.append,
         )
     )
@@ -318,7 +318,7 @@ def test_cancelling_between_rounds_keeps_what_is_written() -> None:
         answer,
         sampler=Sampler(GREEDY),
         rule=Rejection(np.random.default_rng(0)),
-        pacing=FixedPacing(),
+        pacing=FixedPacing(3),
         is_cancelled=lambda: stop[0],
     )
     for _ in range(4):
@@ -341,7 +341,7 @@ def test_a_target_that_fails_leaves_clean_memories() -> None:
         answer,
         sampler=Sampler(GREEDY),
         rule=Rejection(np.random.default_rng(0)),
-        pacing=FixedPacing(),
+        pacing=FixedPacing(3),
     )
     for _ in range(3):
         next(rounds)

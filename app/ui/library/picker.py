@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Literal
 
 from PySide6.QtCore import QTimer, Signal
 from PySide6.QtWidgets import (
@@ -19,7 +18,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.chat import ModelPair
-from app.engine.protocol import PairChecked
+from app.engine.protocol import DrafterChoice, PairChecked
 from app.ui import wording
 from app.ui.chats import PairChoice
 from app.ui.library.file_field import FileField
@@ -234,7 +233,7 @@ class Picker(QDialog):
         target = self.target.file()
         if target is None:
             return
-        drafter: Literal["auto", "model", "lookup", "none"] = way.value
+        drafter: DrafterChoice = way.value
         draft = self.draft.file() if way in _WITH_MODEL else None
         self.chosen.emit(PairChoice(target, draft, drafter, self.context.value()))
         self.accept()
