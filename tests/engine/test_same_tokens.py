@@ -1,4 +1,7 @@
-"""At temperature 0 a real pair gives the target's own tokens, with any drafter, any draft length, and none."""
+"""A real pair gives the target's own tokens, with any drafter, any draft length, and none.
+
+At temperature 0 always; above it when draws are coupled, where the seed alone decides.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,15 @@ import pytest
 
 from app.chat import Message, ModelPair, Role
 from app.engine import Engine, GenerationRequest, LoadOptions, SamplingParams, SpeculationParams
-from app.engine.protocol import RoundFinished
+from app.engine.protocol import RoundFinished, VerifyRule
 from app.engine.stats import SpeculationStats
 from tests.support.models import Models
 
 pytestmark = pytest.mark.slow
 
 TOKENS = 128
+COUPLED_TOKENS = 64  # there are many more answers to compare
+SEEDS = (1, 2, 3)
 PROMPTS = (
     "Tell a long story about a lighthouse keeper.",
     "Write a Python class for a bank account with deposit, withdraw, transfer and a history, with type hints.",
@@ -46,16 +51,16 @@ def plain(engine: Engine, models: Models) -> list[Answer]:
     return answers
 
 
-def ask(
-    engine: Engine, prompt: str, drafter: str, length: int, temperature: float = 0
+def ask(engine: Engine, prompt: str, drafter: str, length: int | None) -> tuple[Answer, SpeculationStats]:
+    """Greedily; a length of None is paced."""
+    return written(engine, prompt, SamplingParams(temperature=0), SpeculationParams(drafter, length), TOKENS)  # type: ignore[arg-type]
+
+
+def written(
+    engine: Engine, prompt: str, sampling: SamplingParams, speculation: SpeculationParams, tokens: int
 ) -> tuple[Answer, SpeculationStats]:
     stats, ids = SpeculationStats(), []
-    request = GenerationRequest(
-        (Message.of(Role.user, prompt),),
-        SamplingParams(temperature=temperature, seed=1),
-        SpeculationParams(drafter, length),  # type: ignore[arg-type]
-        max_tokens=TOKENS,
-    )
+    request = GenerationRequest((Message.of(Role.user, prompt),), sampling, speculation, max_tokens=tokens)
     for event in engine.generate(request):
         if isinstance(event, RoundFinished):
             stats.observe(event.round)
@@ -64,9 +69,11 @@ def ask(
     return ids, stats
 
 
-@pytest.mark.parametrize("length", [1, 3, 8])
+@pytest.mark.parametrize("length", [1, 3, 8, None])
 @pytest.mark.parametrize("draft", ["smol-q4", "smol-q2", "smol-q8", "lookup"])
-def test_the_tokens_are_the_same(engine: Engine, models: Models, plain: list[Answer], draft: str, length: int) -> None:
+def test_the_tokens_are_the_same(
+    engine: Engine, models: Models, plain: list[Answer], draft: str, length: int | None
+) -> None:
     is_model = draft != "lookup"
     pair = ModelPair(models.path("smol-q8"), models.path(draft) if is_model else None)
     loaded = engine.load(pair, LoadOptions(context=1024, threads=1))
@@ -78,4 +85,43 @@ def test_the_tokens_are_the_same(engine: Engine, models: Models, plain: list[Ans
         accepted += stats.accepted
         if draft == "smol-q8":
             assert stats.rejected == 0, "the target as its own draft is always right"
-    assert accepted > 0
+    assert accepted > 0 or length is None, "pacing may find that no draft pays here"
+
+
+def coupled(engine: Engine, drafter: str, length: int | None) -> tuple[list[Answer], int]:
+    """The answers to all prompts with all seeds, and how many draft tokens stood in them."""
+    answers, accepted = [], 0
+    speculation = SpeculationParams(drafter, length, VerifyRule.coupled)  # type: ignore[arg-type]
+    for prompt, seed in itertools.product(PROMPTS, SEEDS):
+        sampling = SamplingParams(temperature=0.8, seed=seed)
+        answer, stats = written(engine, prompt, sampling, speculation, COUPLED_TOKENS)
+        answers.append(answer)
+        accepted += stats.accepted
+    return answers, accepted
+
+
+@pytest.fixture(scope="module")
+def coupled_plain(engine: Engine, models: Models) -> list[Answer]:
+    engine.load(ModelPair(models.path("smol-q8")), LoadOptions(context=1024, threads=1))
+    answers, _ = coupled(engine, "none", None)
+    assert all(a != b for a, b in itertools.combinations(answers, 2)), "another seed is another answer"
+    return answers
+
+
+@pytest.mark.parametrize("length", [1, 4, None])
+@pytest.mark.parametrize(
+    ("draft", "drafter"), [("smol-q4", "model"), ("smol-q2", "model"), (None, "lookup"), ("smol-q4", "auto")]
+)
+def test_coupled_tokens_are_the_same(
+    engine: Engine,
+    models: Models,
+    coupled_plain: list[Answer],
+    draft: str | None,
+    drafter: str,
+    length: int | None,
+) -> None:
+    pair = ModelPair(models.path("smol-q8"), models.path(draft) if draft else None)
+    engine.load(pair, LoadOptions(context=1024, threads=1))
+    answers, accepted = coupled(engine, drafter, length)
+    assert answers == coupled_plain
+    assert accepted > 0 or length is None, "pacing may find that no draft pays here"

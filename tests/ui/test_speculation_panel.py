@@ -131,6 +131,20 @@ def test_factor_needs_a_measured_plain_speed(panel: SpeculationPanel) -> None:
     assert text(panel, "factor") == DASH
 
 
+def test_plain_rounds_are_not_compared_with_plain(panel: SpeculationPanel) -> None:
+    """A pair whose drafting never began, or stayed paused, was not faster: the machine was."""
+    panel.set_plain_speed(27.7)
+    panel.begin_answer(DrafterKind.chained)
+    for i in range(11):
+        panel.observe(make_round(i, 0, drafter=DrafterKind.none))
+    panel.finish_answer(timing(29.1))
+    assert (text(panel, "factor"), text(panel, "factor hint")) == (DASH, "all plain")
+    panel.begin_answer(DrafterKind.chained)
+    panel.observe(make_round(0, 3))
+    panel.finish_answer(timing(29.1))
+    assert (text(panel, "factor"), text(panel, "factor hint")) == ("1.05×", "faster")
+
+
 def test_answer_that_was_cut_off_keeps_the_speed_seen(panel: SpeculationPanel, clock: Clock) -> None:
     panel.begin_answer(DrafterKind.model)
     for i in range(11):

@@ -278,6 +278,9 @@ class SpeculationPanel(QWidget):
             if self._is_answering:
                 return "measuring"
             return "too short to tell" if self._stats.rounds else "no answer yet"
+        if not self._stats.rounds_with_draft:
+            # Plain against plain says how busy the machine is, nothing else.
+            return "plain so far" if self._is_answering else "all plain"
         return ""
 
     def showEvent(self, event: QShowEvent) -> None:
