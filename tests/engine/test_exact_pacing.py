@@ -20,6 +20,8 @@ from app.engine.verify import Comparison, Coupled, Draft, Rejection, Rule
 from tests.engine.test_exactness import DRAFTS, LENGTH, N_VOCAB, OPEN, START, TARGET, expected, p_value
 from tests.support.tables import PlainText, TableMemory, random_table
 
+pytestmark = pytest.mark.slow
+
 N_ANSWERS = 8_000
 PROMPT = [START, 1, 2, 3, 1, 2, START]  # something to look up
 

@@ -24,6 +24,8 @@ from app.engine.sampling import Distribution, Sampler
 from app.engine.verify import Comparison, Coupled, Draft, Rejection, Rule, TargetProbs, Verdict
 from tests.support.tables import PlainText, TableMemory, random_table
 
+pytestmark = pytest.mark.slow
+
 N_VOCAB, LENGTH, START, ROUNDS = 5, 4, 0, 20_000
 TARGET = random_table(N_VOCAB, seed=1, spread=1.2)
 OPEN = SamplingParams(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)

@@ -19,7 +19,7 @@ from tests.support.models import Models
 pytestmark = pytest.mark.slow
 
 TOKENS = 128
-COUPLED_TOKENS = 64  # there are many more answers to compare
+COUPLED_TOKENS = 32  # there are many more answers to compare
 SEEDS = (1, 2, 3)
 PROMPTS = (
     "Tell a long story about a lighthouse keeper.",
@@ -69,8 +69,10 @@ def written(
     return ids, stats
 
 
-@pytest.mark.parametrize("length", [1, 3, 8, None])
-@pytest.mark.parametrize("draft", ["smol-q4", "smol-q2", "smol-q8", "lookup"])
+@pytest.mark.parametrize(
+    ("draft", "length"),
+    [*itertools.product(["smol-q4", "smol-q2", "smol-q8", "lookup"], [1, 3, 8]), ("smol-q4", None)],
+)
 def test_the_tokens_are_the_same(
     engine: Engine, models: Models, plain: list[Answer], draft: str, length: int | None
 ) -> None:
@@ -108,9 +110,13 @@ def coupled_plain(engine: Engine, models: Models) -> list[Answer]:
     return answers
 
 
-@pytest.mark.parametrize("length", [1, 4, None])
 @pytest.mark.parametrize(
-    ("draft", "drafter"), [("smol-q4", "model"), ("smol-q2", "model"), (None, "lookup"), ("smol-q4", "auto")]
+    ("draft", "drafter", "length"),
+    [
+        *((draft, "model", length) for draft in ("smol-q4", "smol-q2") for length in (1, 4, None)),
+        *((None, "lookup", length) for length in (1, 4, None)),
+        ("smol-q4", "auto", None),
+    ],
 )
 def test_coupled_tokens_are_the_same(
     engine: Engine,
