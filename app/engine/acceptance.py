@@ -41,7 +41,7 @@ class Acceptance:
         self.accepted = np.zeros(BINS)
         # Decayed counts by level of the target's confidence; then [0]: first position of a draft, [1]: later ones.
         self.usual = np.full((HINTS, 2, BINS), _PRIOR / BINS / HINTS)
-        self._level = HINTS // 2
+        self.level = HINTS // 2  # of the target's recent confidence: `ahead` depends on it
         self._target_confidence = 0.7
         self._present = np.zeros((2, BINS))
         self._expected = self._met = 0.0  # recent tokens: predicted and real acceptance
@@ -56,7 +56,7 @@ class Acceptance:
     def ahead(self) -> Floats:
         """Shares of the bins of confidence to expect, shape (2, BINS): at the first position, and behind it."""
         overall = self.usual.sum(axis=0)
-        here = self.usual[self._level] + _PRIOR * overall / overall.sum(axis=1, keepdims=True)
+        here = self.usual[self.level] + _PRIOR * overall / overall.sum(axis=1, keepdims=True)
         counts = self._present + _USUAL * here / here.sum(axis=1, keepdims=True)
         shares: Floats = counts / counts.sum(axis=1, keepdims=True)
         return shares
@@ -66,11 +66,10 @@ class Acceptance:
         self._present[:] = 0.0
         self._expected = self._met = 0.0
 
-    def hear(self, target_confidence: float) -> bool:
-        """How sure the target was of the newest token. Returns whether that changes what is to be expected."""
+    def hear(self, target_confidence: float) -> None:
+        """How sure the target was of the newest token."""
         self._target_confidence += 0.25 * (target_confidence - self._target_confidence)
-        before, self._level = self._level, int(_HINTS.searchsorted(self._target_confidence))
-        return before != self._level
+        self.level = int(_HINTS.searchsorted(self._target_confidence))
 
     def rest(self) -> None:
         """A token without a draft: what the text was like a while ago counts less and less."""
@@ -82,8 +81,8 @@ class Acceptance:
         """A drafter was so sure at these positions, whatever came of it."""
         for position, at in enumerate(bins_of(confidences)):
             row = min(position, 1)
-            self.usual[self._level, row] *= _LONG_MEMORY
-            self.usual[self._level, row, at] += 1.0
+            self.usual[self.level, row] *= _LONG_MEMORY
+            self.usual[self.level, row, at] += 1.0
             self._present[row] *= _SHORT_MEMORY
             self._present[row, at] += 1.0
 

@@ -26,20 +26,16 @@ class BatchCosts:
         self, unit_s: float | None = None, ratios: Mapping[int, float] | None = None, bulk: float | None = None
     ) -> None:
         self._bulk_s = None if bulk is None or unit_s is None else bulk * unit_s  # of a token in a large batch
-        self._unit: deque[float] = deque([] if unit_s is None else [unit_s], maxlen=_NOW)
+        self.unit_s = unit_s  # seconds of one token now; None before anything was measured
+        self._units: deque[float] = deque([] if unit_s is None else [unit_s], maxlen=_NOW)
         self._samples = {n: deque([ratio] * _TRUSTED, maxlen=_NEWEST) for n, ratio in (ratios or {}).items()}
         self._ratios = dict(ratios or {})
         self._ratios.setdefault(1, 1.0)
 
     @property
-    def unit_s(self) -> float | None:
-        """Seconds of one token now; None before anything was measured."""
-        return median(self._unit) if self._unit else None
-
-    @property
     def bulk(self) -> float | None:
         """Cost of a token in a large batch, in units of one alone."""
-        return None if self._bulk_s is None or not self._unit else self._bulk_s / median(self._unit)
+        return None if self._bulk_s is None or not self.unit_s else self._bulk_s / self.unit_s
 
     @property
     def measured(self) -> dict[int, float]:
@@ -62,12 +58,13 @@ class BatchCosts:
         unit = self.unit_s
         if unit is None:
             unit = seconds / self.ratio(n)
-            self._unit.append(unit)
+            self._units.append(unit)
         elif n == 1 or len(samples) >= _TRUSTED:
-            self._unit.append(seconds / self.ratio(n))
+            self._units.append(seconds / self.ratio(n))
         samples.append(seconds / unit)
         if n > 1:
             self._ratios[n] = median(samples)
+        self.unit_s = median(self._units)
 
     def seconds(self, n: int) -> float:
         """The expected cost of `n` tokens, measured or interpolated. 0.0 before anything was measured."""

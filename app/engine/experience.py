@@ -31,7 +31,10 @@ class Experience:
 
     def acceptance(self, kind: DrafterKind, setting: str) -> Acceptance:
         """Of one drafter at one setting; made when first asked for."""
-        return self.acceptances.setdefault(f"{kind} {setting}", Acceptance())
+        key = f"{kind} {setting}"
+        if key not in self.acceptances:
+            self.acceptances[key] = Acceptance()
+        return self.acceptances[key]
 
     def to_plain(self) -> dict[str, Any]:
         return {

@@ -12,6 +12,7 @@ from the longest draft backwards (`Policy`), with costs and acceptance as learne
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -108,7 +109,8 @@ class _FixedPace:
 # -- a length that pays -------------------------------------------------------------------------------------------
 
 _GRID = np.linspace(0.0, 1.0, 33)  # of the probability that a whole draft so far is accepted
-_RENEWED_AFTER = 6  # rounds, or tested draft tokens
+_RENEWED_AFTER = 6.0  # rounds with a draft, or tested draft tokens
+_PLAIN_EVIDENCE = 0.25  # of a round without a draft, which tells little that is new
 _MOSTLY_OFF = 0.15  # share of rounds with a draft up to which people should read that drafting is paused
 _FIRST_BUDGET = 1.5  # plain rounds' worth of time to look at a pair never seen before
 _HORIZON = 256  # tokens an answer is expected to go on, when nothing limits it
@@ -126,29 +128,46 @@ class Policy:
         """`target_s`: seconds of batches of 1 … γ_max + 1 tokens; `rates`, `ahead`: as Acceptance gives them."""
         self.rates = rates
         self.stopping = -rate * target_s
-        longest = len(target_s) - 1
-        self._values = [np.full(len(_GRID), self.stopping[longest])]  # of the best choice, by S
-        self._going: list[Floats] = [np.full(len(_GRID), -np.inf)]  # of going on
-        survivals = np.outer(_GRID, rates)
+        self._ahead = ahead
+        self._step = rate * draft_s
+
+    @cached_property
+    def _solved(self) -> tuple[Floats, Floats]:
+        """Worth of the best choice and of going on, by tokens taken and S: shapes (γ_max + 1, grid). Ready tokens need
+        neither."""
+        longest = len(self.stopping) - 1
+        best = np.full((longest + 1, len(_GRID)), self.stopping[longest])
+        going = np.full_like(best, -np.inf)
+        survivals = np.outer(_GRID, self.rates)
+        # Reading the worth between two points of the grid is the same sum for every n.
+        last = len(_GRID) - 1
+        below = np.minimum((survivals * last).astype(np.intp), last - 1).ravel()
+        share = survivals.ravel() * last - below
+        rows = np.arange(survivals.size)
+        between = np.zeros((survivals.size, len(_GRID)))
+        between[rows, below], between[rows, below + 1] = 1.0 - share, share
         for n in range(longest - 1, -1, -1):
-            taking = survivals + np.interp(survivals, _GRID, self._values[0])
-            going = np.maximum(taking, self.stopping[n]) @ ahead[min(n, 1)] - rate * draft_s
-            self._going.insert(0, going)
-            self._values.insert(0, np.maximum(going, self.stopping[n]))
+            taking = survivals + (between @ best[n + 1]).reshape(survivals.shape)
+            going[n] = np.maximum(taking, self.stopping[n]) @ self._ahead[min(n, 1)] - self._step
+            best[n] = np.maximum(going[n], self.stopping[n])
+        return best, going
 
     @property
     def surplus(self) -> float:
         """Tokens a round brings beyond what its time is worth: positive while `rate` is below what can be reached."""
-        return 1.0 + float(self._values[0][-1])
+        best, _ = self._solved
+        return 1.0 + float(best[0, -1])
 
     def going(self, n: int, survival: float) -> float:
         """The worth of going on over that of stopping, in tokens."""
-        return float(np.interp(survival, _GRID, self._going[n]) - self.stopping[n])
+        _, going = self._solved
+        return float(np.interp(survival, _GRID, going[n]) - self.stopping[n])
 
     def taking(self, n: int, survival: float, at: int) -> float:
         """The worth over that of stopping of taking a token whose confidence lies in bin `at`."""
+        best, _ = self._solved
         survival *= float(self.rates[at])
-        return survival + float(np.interp(survival, _GRID, self._values[n + 1]) - self.stopping[n])
+        return survival + float(np.interp(survival, _GRID, best[n + 1]) - self.stopping[n])
 
     def ready(self, bins: Sequence[int]) -> tuple[int, float]:
         """Of ready tokens: how many to take, and the worth of that over taking none."""
@@ -169,8 +188,8 @@ class LearningPacing:
         self._setting = setting
         self._first_draft_cost = first_draft_cost
         self._rate = 0.0  # tokens per second that time is worth
-        self._policies: dict[DrafterKind, Policy] = {}
-        self._evidence = 0
+        self._policies: dict[tuple[DrafterKind, int], Policy] = {}  # by the level of the target's confidence too
+        self._evidence = 0.0
         self._pace: _LearningPace | None = None  # of the round under way
         self._round_s = 0.0  # of recent rounds
         self._lengths = 0.0  # of recent drafts
@@ -202,8 +221,7 @@ class LearningPacing:
             self.acceptance(DrafterKind.model).look(pace.looked)
         elif not len(draft):
             self.acceptance(DrafterKind.model).rest()
-        if self.acceptance(DrafterKind.model).hear(target_confidence):
-            self._policies.clear()
+        self.acceptance(DrafterKind.model).hear(target_confidence)
         if len(draft):
             self.acceptance(draft.drafter).observe(draft.confidences, finished.accepted, tested)
         if pace and pace.probed:
@@ -216,9 +234,9 @@ class LearningPacing:
         self._drafting += 0.1 * ((finished.drafted > 0) - self._drafting)
         if finished.drafted:
             self._lengths += 0.2 * (finished.drafted - self._lengths) if self._lengths else finished.drafted
-        self._evidence += 1 + tested
+        self._evidence += 1 + tested if len(draft) or (pace and pace.looked) else _PLAIN_EVIDENCE
         if self._evidence >= _RENEWED_AFTER:
-            self._evidence = 0
+            self._evidence = 0.0
             self._policies.clear()
 
     # -- what a pace asks -----------------------------------------------------------------------------------------
@@ -237,10 +255,10 @@ class LearningPacing:
         """None before the first plain round told what time is."""
         if not self.experience.target.unit_s:
             return None
-        policy = self._policies.get(kind)
-        if policy is None:
-            policy = self._policies[kind] = self._solve(kind)
-        return policy
+        key = kind, self.acceptance(kind).level
+        if key not in self._policies:
+            self._policies[key] = self._solve(kind)
+        return self._policies[key]
 
     def draft_s(self, pending: int) -> float:
         """Expected seconds of the draft model over so many tokens."""

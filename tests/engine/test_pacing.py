@@ -100,8 +100,11 @@ def test_the_first_answer_of_a_pair_known_from_before_is_as_fast_as_the_later_on
     world = World(graphics, 0.1)
     experience = Experience()
     later = mean(speeds(world, experience)[3:])
-    known = Experience.from_plain(experience.to_plain())
-    assert speeds(replace(world, rounds=[], seed=9), known)[0] > 0.85 * later
+    firsts = []  # one answer alone is a matter of luck
+    for seed in range(6):
+        known = Experience.from_plain(experience.to_plain())
+        firsts.append(speeds(replace(world, rounds=[], seed=seed + 9), known)[0])
+    assert mean(firsts) > 0.9 * later
 
 
 # -- never slower -------------------------------------------------------------------------------------------------
