@@ -145,6 +145,20 @@ def test_plain_rounds_are_not_compared_with_plain(panel: SpeculationPanel) -> No
     assert (text(panel, "factor"), text(panel, "factor hint")) == ("1.05×", "faster")
 
 
+def test_an_answer_is_compared_with_plain_at_the_moments_it_was_written(panel: SpeculationPanel) -> None:
+    """A machine that grew idle at the end of an answer says nothing about its beginning."""
+    panel.begin_answer(DrafterKind.model)
+    for plain in (20.0, 40.0):  # as many tokens at each: two thirds of the plain time at the first
+        panel.set_plain_speed(plain)
+        for i in range(10):
+            panel.observe(make_round(i, 3))
+    panel.finish_answer(timing(40.0))
+    assert text(panel, "factor") == "1.50×"
+    assert "without a draft 26.7" in panel.findChild(SpeedBars).description()
+    panel.set_plain_speed(80.0)  # what the next answer is compared with
+    assert text(panel, "factor") == "1.50×"
+
+
 def test_answer_that_was_cut_off_keeps_the_speed_seen(panel: SpeculationPanel, clock: Clock) -> None:
     panel.begin_answer(DrafterKind.model)
     for i in range(11):

@@ -46,6 +46,26 @@ class SpeedMeter:
         return (self._tokens - self._first[1]) / (self._samples[-1][0] - self._first[0])
 
 
+class PlainTime:
+    """What the tokens of an answer would have taken without a draft, each at the plain speed of its own moment.
+
+    A machine that becomes busier or idler meanwhile would else make a whole answer look faster or slower than plain.
+    """
+
+    def __init__(self) -> None:
+        self._tokens = 0
+        self._seconds = 0.0
+
+    def add(self, tokens: int, plain_speed: float) -> None:
+        """`plain_speed`: tokens per second, > 0."""
+        self._tokens += tokens
+        self._seconds += tokens / plain_speed
+
+    def average(self) -> float | None:
+        """Tokens per second; None before anything was added."""
+        return self._tokens / self._seconds if self._tokens else None
+
+
 def mean_times(stats: SpeculationStats) -> RoundTimes | None:
     """The mean times of a round of this answer."""
     if not stats.rounds:

@@ -19,6 +19,7 @@ from app.ui.speculation.charts import PositionChart, TimeBar
 from app.ui.speculation.labels import Chip, NamedValue, Words, explain
 from app.ui.speculation.measures import (
     DASH,
+    PlainTime,
     SpeedMeter,
     length_text,
     mean_times,
@@ -107,6 +108,7 @@ class SpeculationPanel(QWidget):
         self._stats = SpeculationStats()
         self._stats_of: defaultdict[DrafterKind, SpeculationStats] = defaultdict(SpeculationStats)
         self._speed = SpeedMeter()
+        self._plain_time = PlainTime()
         self._recent_lengths: deque[int] = deque(maxlen=RECENT_ROUNDS)
         self._text_pulse = Pulse(TEXT_MS, self._refresh_text, self)
         self._chart_pulse = Pulse(CHART_MS, self._refresh_charts, self)
@@ -161,6 +163,8 @@ class SpeculationPanel(QWidget):
         self._stats.observe(r)
         self._stats_of[r.drafter].observe(r)
         self._speed.add(len(r.tokens), self._clock())
+        if self._plain_speed:
+            self._plain_time.add(len(r.tokens), self._plain_speed)
         self._strip.add(r)
         self._recent_lengths.append(r.drafted)
         if self.isVisible():
@@ -197,6 +201,7 @@ class SpeculationPanel(QWidget):
         self._stats = SpeculationStats()
         self._stats_of.clear()
         self._speed = SpeedMeter()
+        self._plain_time = PlainTime()
         self._average = None
         self._recent_lengths.clear()
         self._strip.clear()
@@ -218,12 +223,12 @@ class SpeculationPanel(QWidget):
         self._strip.show_arrived()
         self._time_bar.set_times(mean_times(stats), has_draft=stats.rounds_with_draft > 0)
         is_over = not self._is_answering and stats.rounds > 0
-        self._card.bars.set_speeds(self._shown_speed(), self._plain_speed, "average" if is_over else "now")
+        self._card.bars.set_speeds(self._shown_speed(), self._shown_plain_speed(), "average" if is_over else "now")
 
     def _refresh_text(self) -> None:
         stats = self._stats
         speed = self._shown_speed()
-        self._card.show_text(speed, self._plain_speed, missing=self._missing_comparison(speed))
+        self._card.show_text(speed, self._shown_plain_speed(), missing=self._missing_comparison(speed))
         self._rate.set_value(percent_text(stats.draft_acceptance_rate))
         self._probability.set_value(percent_text(stats.token_acceptance_probability))
         self._length.set_value(length_text(stats.mean_acceptance_length))
@@ -267,6 +272,11 @@ class SpeculationPanel(QWidget):
 
     def _shown_speed(self) -> float | None:
         return self._speed.current(self._clock()) if self._is_answering else self._average
+
+    def _shown_plain_speed(self) -> float | None:
+        """Over the same tokens as the speed beside it."""
+        over_the_answer = None if self._is_answering else self._plain_time.average()
+        return over_the_answer or self._plain_speed
 
     def _missing_comparison(self, speed: float | None) -> str:
         """Why there is no speed-up to show, in words; empty if there is one."""
